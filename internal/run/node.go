@@ -1,0 +1,71 @@
+package run
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Leg is one combination of a matrix: its keys and their values.
+type Leg map[string]string
+
+// String is the leg as it stands in a node path: keys sorted, "k=v" joined by
+// commas, with ] , = / and % percent-encoded so that paths stay unambiguous.
+func (l Leg) String() string {
+	parts := make([]string, 0, len(l))
+	for _, k := range slices.Sorted(maps.Keys(l)) {
+		parts = append(parts, escape(k)+"="+escape(l[k]))
+	}
+	return strings.Join(parts, ",")
+}
+
+// StageNode is the path of a stage, or of one leg of it: "build" or
+// "build[arch=arm64,os=linux]".
+func StageNode(stage string, leg Leg) string {
+	if len(leg) == 0 {
+		return stage
+	}
+	return stage + "[" + leg.String() + "]"
+}
+
+// StepNode is the path of a step of a stage: "build/compile". The pipeline's
+// own finally steps have the stage path "finally".
+func StepNode(stageNode, step string) string {
+	return stageNode + "/" + step
+}
+
+// FinallyStage is the stage path under which the finally steps of a pipeline
+// run. No stage of a file may bear this name.
+const FinallyStage = "finally"
+
+// ID builds the workflow id of a run that has no de-duplication key:
+// tenant/project/pipeline/r/<request id>.
+func ID(tenant, project, pipeline, requestID string) string {
+	return strings.Join([]string{ascii(tenant), ascii(project), ascii(pipeline), "r", ascii(requestID)}, "/")
+}
+
+// ChildID builds the workflow id of a stage. It holds the run key, so that a
+// later run under the same id never meets the stages of an earlier one.
+func ChildID(id, runKey, stageNode string) string {
+	return id + "/" + runKey + "/" + ascii(stageNode)
+}
+
+// escape percent-encodes what would break a node path apart.
+func escape(s string) string {
+	return strings.NewReplacer("%", "%25", "]", "%5D", "[", "%5B", ",", "%2C", "=", "%3D", "/", "%2F").Replace(s)
+}
+
+// ascii percent-encodes everything in s that is not printable ASCII, and
+// spaces: a workflow id outside of it makes every Temporal call fail.
+func ascii(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; c > ' ' && c < 0x7f {
+			b.WriteByte(c)
+		} else {
+			b.WriteString(url.QueryEscape(string([]byte{c})))
+		}
+	}
+	return strings.ReplaceAll(b.String(), "+", "%20")
+}

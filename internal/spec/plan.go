@@ -1,0 +1,156 @@
+// Package spec reads pipeline files: it parses and checks the YAML, says
+// everything that is wrong with it at once, and freezes what is right into a
+// Plan, the only thing that workflows ever see of a file.
+package spec
+
+import (
+	"time"
+
+	"belay.run/internal/run"
+)
+
+// Plan is a pipeline file after parsing, checking, applying of defaults and
+// binding of inputs. It is recorded in Temporal's history; fields are only ever
+// added, so that a newer worker reads an older run's plan.
+type Plan struct {
+	Name    string            `json:"name"`
+	Inputs  map[string]any    `json:"inputs,omitempty"`
+	Source  *Source           `json:"source,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`
+	Stages  []Stage           `json:"stages"`
+	Finally []Step            `json:"finally,omitempty"`
+
+	Timeout        time.Duration `json:"timeout"`
+	FinallyTimeout time.Duration `json:"finally_timeout"`
+	ReleaseTimeout time.Duration `json:"release_timeout"`
+}
+
+// Source is what is laid into each stage's workspace before its first step:
+// either a folder, or a git repository at a ref. Path is as written in the file;
+// who starts the run packs it and hands the worker a reference.
+type Source struct {
+	Path    string   `json:"path,omitempty"`
+	Exclude []string `json:"exclude,omitempty"`
+	Git     string   `json:"git,omitempty"`
+	Ref     string   `json:"ref,omitempty"`
+}
+
+// Stage is one stage of a plan. Strings that may hold ${{ }} are kept as
+// written and evaluated in the workflow: Env, RunsOn, When.
+type Stage struct {
+	Name   string            `json:"name"`
+	Needs  []string          `json:"needs,omitempty"`
+	When   *Condition        `json:"when,omitempty"`
+	Matrix *Matrix           `json:"matrix,omitempty"`
+	RunsOn string            `json:"runs_on,omitempty"`
+	Env    map[string]string `json:"env,omitempty"`
+	Steps  []Step            `json:"steps"`
+	// Finally steps run when the others have ended, however they ended.
+	Finally   []Step   `json:"finally,omitempty"`
+	Artifacts []string `json:"artifacts,omitempty"`
+
+	Timeout        time.Duration `json:"timeout"`
+	FinallyTimeout time.Duration `json:"finally_timeout"`
+	OnFailure      OnFailure     `json:"on_failure"`
+	// OnWorkerLost is LostFail or LostRerun.
+	OnWorkerLost string `json:"on_worker_lost"`
+}
+
+// What a stage does when the host that holds its workspace is lost.
+const (
+	LostFail  = "fail"
+	LostRerun = "rerun"
+)
+
+// Condition is a `when`. One that reads a status replaces the rule that
+// everything before must have gone well.
+type Condition struct {
+	Expr        string `json:"expr"`
+	ReadsStatus bool   `json:"reads_status,omitempty"`
+}
+
+// Matrix is a stage's matrix, already expanded: include and exclude applied,
+// legs in a fixed order, no two alike, at most 256.
+type Matrix struct {
+	Legs []run.Leg `json:"legs"`
+	// MaxParallel is how many legs run at once; 0 means all.
+	MaxParallel int  `json:"max_parallel,omitempty"`
+	FailFast    bool `json:"fail_fast,omitempty"`
+}
+
+// Step is one step, or a group of them where Parallel is set: exactly one of
+// Run, Uses and Parallel is. Env, WorkingDir and the strings in With may hold
+// ${{ }}. Names are unique in a stage, over groups too.
+type Step struct {
+	Name       string            `json:"name"`
+	Run        []Command         `json:"run,omitempty"`
+	Shell      string            `json:"shell,omitempty"`
+	WorkingDir string            `json:"working_dir,omitempty"`
+	Env        map[string]string `json:"env,omitempty"`
+	Secrets    []string          `json:"secrets,omitempty"`
+	Uses       string            `json:"uses,omitempty"`
+	With       map[string]any    `json:"with,omitempty"`
+	Parallel   []Step            `json:"parallel,omitempty"`
+	FailFast   bool              `json:"fail_fast,omitempty"`
+	When       *Condition        `json:"when,omitempty"`
+	Outputs    []string          `json:"outputs,omitempty"`
+
+	Timeout     time.Duration `json:"timeout"`
+	GracePeriod time.Duration `json:"grace_period"`
+	Retry       Retry         `json:"retry"`
+	OnFailure   OnFailure     `json:"on_failure"`
+	// OutputLimit is how many bytes of output are kept in the log.
+	OutputLimit int64 `json:"output_limit,omitempty"`
+}
+
+// Command is a script of a step, with a time limit of its own where Timeout is
+// not 0. A step written as a plain string has one command.
+type Command struct {
+	Script  string        `json:"script"`
+	Timeout time.Duration `json:"timeout,omitempty"`
+}
+
+// Retry says how often a step is tried and how long it waits in between.
+type Retry struct {
+	// MaxAttempts counts the first attempt too; 1 means no retry.
+	MaxAttempts     int           `json:"max_attempts"`
+	InitialInterval time.Duration `json:"initial_interval,omitempty"`
+	MaxInterval     time.Duration `json:"max_interval,omitempty"`
+	Backoff         float64       `json:"backoff,omitempty"`
+	// ExitCodes are the codes on which it is tried again; empty means on any.
+	ExitCodes []int `json:"exit_codes,omitempty"`
+}
+
+// Action is what a parent does when a child failed.
+type Action string
+
+// The actions of on_failure.
+const (
+	Abort    Action = "abort"
+	Continue Action = "continue"
+	Ignore   Action = "ignore"
+)
+
+// OnFailure is what happens when a node fails, by class of trigger. Each is set.
+type OnFailure struct {
+	Timeout Action `json:"timeout"`
+	Error   Action `json:"error"`
+	Lost    Action `json:"lost"`
+	Default Action `json:"default"`
+}
+
+// For is the action for a node that stopped because of t.
+func (o OnFailure) For(t run.Trigger) Action {
+	switch t {
+	case run.TriggerPipelineTimeout, run.TriggerStageTimeout, run.TriggerStepTimeout, run.TriggerCommandTimeout:
+		return o.Timeout
+	case run.TriggerExitCode, run.TriggerProcessCrashed, run.TriggerLimitExceeded, run.TriggerInvalid:
+		return o.Error
+	case run.TriggerWorkerLost:
+		return o.Lost
+	case run.TriggerUser, run.TriggerSuperseded, run.TriggerDependencyFailed,
+		run.TriggerDependencyUnavailable, run.TriggerMaintenance:
+		return o.Default
+	}
+	return o.Default
+}
