@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// format is the value of -o.
+type format string
+
+const (
+	formatText format = "text"
+	formatJSON format = "json"
+)
+
+var _ pflag.Value = (*format)(nil)
+
+// String is the flag's text.
+func (f *format) String() string { return string(*f) }
+
+// Type is shown in the help.
+func (f *format) Type() string { return "text|json" }
+
+// Set accepts text and json only.
+func (f *format) Set(s string) error {
+	switch format(s) {
+	case formatText, formatJSON:
+		*f = format(s)
+		return nil
+	}
+	return fmt.Errorf("%q is not an output format: text or json", s)
+}
+
+// outputFlag gives a command -o.
+func outputFlag(cmd *cobra.Command) *format {
+	f := formatText
+	cmd.Flags().VarP(&f, "output", "o", "text for people, json for programs")
+	// The only error is an unknown flag name.
+	_ = cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	return &f
+}
+
+// wantsJSON looks for -o json in arguments that could not be parsed, so that
+// even the error about them is JSON.
+func wantsJSON(args []string) bool {
+	for i, a := range args {
+		switch {
+		case a == "--":
+			return false
+		case a == "-o=json" || a == "-ojson" || a == "--output=json":
+			return true
+		case (a == "-o" || a == "--output") && i+1 < len(args) && args[i+1] == "json":
+			return true
+		}
+	}
+	return false
+}
+
+// writeJSON prints one document, indented for the person who looks at it.
+func writeJSON(w io.Writer, doc any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(doc); err != nil {
+		return fmt.Errorf("writing the JSON document: %w", err)
+	}
+	return nil
+}
+
+// writeJSONLine prints one document of a stream of them.
+func writeJSONLine(w io.Writer, doc any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(doc); err != nil {
+		return fmt.Errorf("writing a JSON line: %w", err)
+	}
+	return nil
+}
+
+// errorDoc is how an error looks under -o json.
+type errorDoc struct {
+	Error errorBody `json:"error"`
+}
+
+type errorBody struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	Hint    string `json:"hint"`
+}
+
+// report shows why a command ended, unless it has shown that itself.
+func report(opts *Options, name string, err *ExitError, asJSON bool) {
+	if err.Err == nil {
+		return
+	}
+	if asJSON {
+		doc := errorDoc{Error: errorBody{Code: err.Code, Message: err.Error(), Hint: err.Hint}}
+		// An error of standard output itself has no better place to go.
+		_ = writeJSON(opts.Out, doc)
+		return
+	}
+	fmt.Fprintf(opts.Err, "%s: %s\n", name, indent(err.Error()))
+	if err.Hint != "" {
+		fmt.Fprintf(opts.Err, "  %s\n", indent(err.Hint))
+	}
+}
+
+// indent moves the lines after the first under it.
+func indent(s string) string {
+	return strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ")
+}
