@@ -50,7 +50,7 @@ func Cgroup(tb testing.TB) string {
 		lacks(tb, "cgroup v2", remedy)
 		return ""
 	}
-	dir, err := os.MkdirTemp(mount, "belay-need-")
+	dir, err := os.MkdirTemp(mount, "belay-need-") //nolint:usetesting // it must lie in the hierarchy
 	if err != nil {
 		lacks(tb, "a writable cgroup v2", remedy)
 		return ""

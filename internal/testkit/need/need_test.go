@@ -41,7 +41,10 @@ func ends(name string, test func(testing.TB)) *recorder {
 	return r
 }
 
-func lacksProgram(tb testing.TB) { Program(tb, "belay-no-such-program", "install it") }
+func lacksProgram(tb testing.TB) {
+	tb.Helper()
+	Program(tb, "belay-no-such-program", "install it")
+}
 
 func TestMissing(t *testing.T) {
 	dir := t.TempDir()
@@ -81,7 +84,10 @@ func TestPresent(t *testing.T) {
 	t.Parallel()
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	r := ends("TestPresent", func(tb testing.TB) { Program(tb, exe, "") })
+	r := ends("TestPresent", func(tb testing.TB) {
+		tb.Helper()
+		Program(tb, exe, "")
+	})
 	require.Empty(t, r.skipped+r.failed)
 }
 

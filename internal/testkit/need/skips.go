@@ -1,6 +1,7 @@
 package need
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -74,7 +75,7 @@ func skipsFile() (string, error) {
 		}
 		up := filepath.Dir(dir)
 		if up == dir {
-			return "", fmt.Errorf("finding .ci/skips: none in or above the directory of the test")
+			return "", errors.New("finding .ci/skips: none in or above the directory of the test")
 		}
 		dir = up
 	}
