@@ -1,0 +1,187 @@
+package tree
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"belay.run/internal/run"
+)
+
+// Plain prints a run as lines that are never taken back: one for each change of
+// a node's state, one for each line of log. It is safe for concurrent use.
+type Plain struct {
+	w io.Writer
+	// Now is the clock of changes that bear no time of their own.
+	now  func() time.Time
+	most map[string]int
+
+	mu   sync.Mutex
+	seen map[string]seen
+	err  error
+}
+
+// seen is the last that was printed of a node.
+type seen struct {
+	status   run.Status
+	attempts int
+	waiting  string
+}
+
+// NewPlain prints to w. maxAttempts is as in View.
+func NewPlain(w io.Writer, now func() time.Time, maxAttempts map[string]int) *Plain {
+	return &Plain{w: w, now: now, most: maxAttempts, seen: map[string]seen{}}
+}
+
+// Update prints what has changed since the last call. It returns the first
+// error of the writer.
+func (p *Plain) Update(d *run.Document) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range d.Stages {
+		s := &d.Stages[i]
+		p.stage(s)
+		for j := range s.Steps {
+			p.step(s, &s.Steps[j])
+		}
+		if s.Status.Terminal() {
+			p.ended(s)
+		}
+	}
+	p.pipeline(d)
+	return p.err
+}
+
+// Log prints a line of a step's log under the step's name.
+func (p *Plain) Log(node, text string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.printf("[%s] %s", Clean(node), Clean(LastOverwrite(text)))
+	return p.err
+}
+
+// pipeline prints what the pipeline itself waits for, and that it is ending. Its
+// end is the summary's.
+func (p *Plain) pipeline(d *run.Document) {
+	old, is := p.seen[""], seen{status: d.Status, waiting: waitingKey(d.WaitingFor)}
+	if old == is {
+		return
+	}
+	p.seen[""] = is
+	switch {
+	case d.Status == run.Cancelling && old.status != d.Status:
+		p.change(nil, Clean(d.Pipeline), "cancelling", CauseWords(d.Cause, ""))
+	case is.waiting != "" && is.waiting != old.waiting:
+		p.change(nil, Clean(d.Pipeline), waitingWords(d.WaitingFor, p.now()), "")
+	}
+}
+
+// stage prints that a stage began, is being cancelled, or waits.
+func (p *Plain) stage(s *run.Stage) {
+	if s.Status == run.Pending || s.Status.Terminal() {
+		p.waits(s.Node, s.Status, s.WaitingFor)
+		return
+	}
+	old := p.seen[s.Node]
+	if old.status == s.Status {
+		p.waits(s.Node, s.Status, s.WaitingFor)
+		return
+	}
+	p.seen[s.Node] = seen{status: s.Status, waiting: waitingKey(s.WaitingFor)}
+	host := ""
+	if s.Host != "" {
+		host = "on " + s.Host
+	}
+	p.change(s.StartedAt, label(&item{stage: s}), StatusWords(s.Status), join([]string{host, waitingWords(s.WaitingFor, p.now())}))
+}
+
+// ended prints that a stage ended, after what its steps did.
+func (p *Plain) ended(s *run.Stage) {
+	if p.seen[s.Node].status == s.Status {
+		return
+	}
+	p.seen[s.Node] = seen{status: s.Status}
+	p.change(s.EndedAt, label(&item{stage: s}), StatusWords(s.Status),
+		join([]string{took(s.StartedAt, s.EndedAt), CauseWords(s.Cause, s.Node)}))
+	for _, n := range s.Notes {
+		p.printf("         note: %s", Clean(n))
+	}
+}
+
+// step prints a change of a step.
+func (p *Plain) step(s *run.Stage, t *run.Step) {
+	old := p.seen[t.Node]
+	is := seen{status: t.Status, attempts: t.Attempts, waiting: waitingKey(t.WaitingFor)}
+	if t.Status.Terminal() || t.Status == run.Pending {
+		is.attempts, is.waiting = 0, ""
+	}
+	if old == is || t.Status == run.Pending && old.status == "" {
+		return
+	}
+	p.seen[t.Node] = is
+	at := t.StartedAt
+	facts := []string{attemptWords(t.Attempts, p.most[s.Name+"/"+t.Name])}
+	if t.Status.Terminal() {
+		at = t.EndedAt
+		facts = append(facts, took(t.StartedAt, t.EndedAt), CauseWords(t.Cause, t.Node))
+		if t.Ignored {
+			facts = append(facts, "failure ignored")
+		}
+	} else {
+		facts = append(facts, waitingWords(t.WaitingFor, p.now()))
+		if old.status == t.Status {
+			at = nil
+		}
+	}
+	p.change(at, Clean(t.Node), StatusWords(t.Status), join(facts))
+}
+
+// waits prints that a node which has not begun, or goes on, waits for something
+// it did not wait for before.
+func (p *Plain) waits(node string, s run.Status, w *run.WaitingFor) {
+	old, is := p.seen[node], waitingKey(w)
+	if old.waiting == is || s.Terminal() {
+		return
+	}
+	p.seen[node] = seen{status: s, waiting: is}
+	if is != "" {
+		p.change(nil, Clean(node), waitingWords(w, p.now()), "")
+	}
+}
+
+func (p *Plain) change(at *time.Time, node, what, facts string) {
+	when := p.now()
+	if at != nil {
+		when = *at
+	}
+	if facts != "" {
+		facts = " (" + facts + ")"
+	}
+	p.printf("%s %s %s%s", when.Local().Format(time.TimeOnly), node, what, facts)
+}
+
+func (p *Plain) printf(format string, args ...any) {
+	if p.err != nil {
+		return
+	}
+	if _, err := fmt.Fprintf(p.w, format+"\n", args...); err != nil {
+		p.err = fmt.Errorf("writing the progress of the run: %w", err)
+	}
+}
+
+// waitingKey tells two waits apart, without what changes while one goes on.
+func waitingKey(w *run.WaitingFor) string {
+	if w == nil {
+		return ""
+	}
+	return strings.Join([]string{w.Kind, w.Name, w.Holder}, "\x00")
+}
+
+func took(start, end *time.Time) string {
+	if start == nil || end == nil {
+		return ""
+	}
+	return Duration(end.Sub(*start))
+}
