@@ -1,0 +1,71 @@
+// Package telemetry builds the logger of Belay's programs and hands it to the
+// libraries that bring interfaces of their own.
+package telemetry
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// Formats of a log line.
+const (
+	// FormatJSON is one JSON object a line, for machines.
+	FormatJSON = "json"
+	// FormatConsole is plain text, for people.
+	FormatConsole = "console"
+)
+
+// NewLogger returns a logger that writes lines of the given format to w, from
+// the given level (debug, info, warn or error) up. It is safe for concurrent
+// use whether or not w is.
+func NewLogger(w io.Writer, level, format string) (*zap.Logger, error) {
+	lvl, err := parseLevel(level)
+	if err != nil {
+		return nil, err
+	}
+	enc, err := newEncoder(format)
+	if err != nil {
+		return nil, err
+	}
+	return zap.New(zapcore.NewCore(enc, zapcore.Lock(zapcore.AddSync(w)), lvl)), nil
+}
+
+// OrNop returns log, or a logger that drops everything where log is nil.
+func OrNop(log *zap.Logger) *zap.Logger {
+	if log == nil {
+		return zap.NewNop()
+	}
+	return log
+}
+
+// parseLevel refuses the levels of zap that end the process.
+func parseLevel(level string) (zapcore.Level, error) {
+	lvl, err := zapcore.ParseLevel(level)
+	if err != nil || lvl > zapcore.ErrorLevel {
+		return 0, fmt.Errorf("log level %q: want debug, info, warn or error", level)
+	}
+	return lvl, nil
+}
+
+func newEncoder(format string) (zapcore.Encoder, error) {
+	cfg := zapcore.EncoderConfig{
+		TimeKey: "time", LevelKey: "level", NameKey: "logger", MessageKey: "message", StacktraceKey: "stack",
+		EncodeLevel:    zapcore.LowercaseLevelEncoder,
+		EncodeTime:     zapcore.TimeEncoderOfLayout(time.RFC3339Nano),
+		EncodeDuration: zapcore.StringDurationEncoder,
+	}
+	switch strings.ToLower(format) {
+	case FormatJSON:
+		return zapcore.NewJSONEncoder(cfg), nil
+	case FormatConsole:
+		cfg.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		cfg.EncodeLevel = zapcore.CapitalLevelEncoder
+		return zapcore.NewConsoleEncoder(cfg), nil
+	}
+	return nil, fmt.Errorf("log format %q: want %s or %s", format, FormatJSON, FormatConsole)
+}

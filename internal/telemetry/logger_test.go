@@ -1,0 +1,109 @@
+package telemetry_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	sdklog "go.temporal.io/sdk/log"
+	"go.uber.org/zap"
+
+	"belay.run/internal/telemetry"
+)
+
+func TestNewLogger(t *testing.T) {
+	t.Parallel()
+
+	t.Run("JSONLineFromItsLevelUp", func(t *testing.T) {
+		t.Parallel()
+		var buf bytes.Buffer
+		log, err := telemetry.NewLogger(&buf, "warn", telemetry.FormatJSON)
+		require.NoError(t, err)
+		log.Info("dropped")
+		log.Warn("kept", zap.Int("n", 3))
+
+		var line map[string]any
+		require.NoError(t, json.Unmarshal(buf.Bytes(), &line))
+		require.Equal(t, "kept", line["message"])
+		require.Equal(t, "warn", line["level"])
+		require.InEpsilon(t, 3, line["n"], 0)
+		require.NotEmpty(t, line["time"])
+	})
+
+	t.Run("ConsoleIsPlainText", func(t *testing.T) {
+		t.Parallel()
+		var buf bytes.Buffer
+		log, err := telemetry.NewLogger(&buf, "debug", telemetry.FormatConsole)
+		require.NoError(t, err)
+		log.Debug("hello")
+		require.Contains(t, buf.String(), "DEBUG")
+		require.Contains(t, buf.String(), "hello")
+		require.False(t, json.Valid(buf.Bytes()))
+	})
+
+	t.Run("RefusesWhatItDoesNotKnow", func(t *testing.T) {
+		t.Parallel()
+		for _, level := range []string{"loud", "fatal", "panic", "dpanic"} {
+			_, err := telemetry.NewLogger(io.Discard, level, telemetry.FormatJSON)
+			require.ErrorContains(t, err, level)
+		}
+		_, err := telemetry.NewLogger(io.Discard, "info", "xml")
+		require.ErrorContains(t, err, "want json or console")
+	})
+}
+
+func TestTemporal(t *testing.T) {
+	t.Parallel()
+
+	lines := func(t *testing.T, write func(sdklog.Logger)) []map[string]any {
+		t.Helper()
+		var buf bytes.Buffer
+		log, err := telemetry.NewLogger(&buf, "debug", telemetry.FormatJSON)
+		require.NoError(t, err)
+		write(telemetry.Temporal(log))
+		var out []map[string]any
+		for line := range strings.Lines(buf.String()) {
+			var m map[string]any
+			require.NoError(t, json.Unmarshal([]byte(line), &m))
+			out = append(out, m)
+		}
+		return out
+	}
+
+	t.Run("LevelsAndPairs", func(t *testing.T) {
+		t.Parallel()
+		out := lines(t, func(l sdklog.Logger) {
+			l.Debug("d")
+			l.Info("i", "queue", "q")
+			l.Warn("w", "n", 7)
+			l.Error("e", "error", errors.New("boom"))
+		})
+		require.Len(t, out, 4)
+		require.Equal(t, "debug", out[0]["level"])
+		require.Equal(t, "q", out[1]["queue"])
+		require.InEpsilon(t, 7, out[2]["n"], 0)
+		require.Equal(t, "boom", out[3]["error"])
+	})
+
+	t.Run("OddPairsAndForeignKeysKeepTheLine", func(t *testing.T) {
+		t.Parallel()
+		out := lines(t, func(l sdklog.Logger) { l.Info("odd", 42, "v", "last") })
+		require.Equal(t, "v", out[0]["42"])
+		require.Equal(t, "(no value)", out[0]["last"])
+	})
+
+	t.Run("WithAddsToEveryLine", func(t *testing.T) {
+		t.Parallel()
+		out := lines(t, func(l sdklog.Logger) { sdklog.With(l, "run", "r1").Info("x") })
+		require.Equal(t, "r1", out[0]["run"])
+	})
+
+	t.Run("NilDropsEverything", func(t *testing.T) {
+		t.Parallel()
+		require.NotPanics(t, func() { telemetry.Temporal(nil).Error("nobody reads this") })
+	})
+}
