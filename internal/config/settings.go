@@ -1,0 +1,224 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Setting is one row of the table of settings. The flag is the name with
+// dashes; the key in the file is the name itself.
+type Setting struct {
+	// Name is the key in the file, e.g. "state_dir".
+	Name string
+	// Env is the variable of the environment.
+	Env string
+	// Default is the text that stands in where nothing is given.
+	Default string
+	// Derived says in words what the default is where it depends on the
+	// machine or on another setting.
+	Derived string
+	// Help is what the setting does, in a sentence.
+	Help string
+
+	set func(*Config, value) error
+}
+
+// Flag is the setting's flag without the leading dashes.
+func (s Setting) Flag() string { return strings.ReplaceAll(s.Name, "_", "-") }
+
+// defaultStepEnv is what steps see of the worker's environment: what says who,
+// where and in which language, how to find programs, and how to get out.
+const defaultStepEnv = "PATH,LANG,LANGUAGE,LC_*,TZ,USER,LOGNAME," +
+	"HTTP_PROXY,HTTPS_PROXY,NO_PROXY,ALL_PROXY,http_proxy,https_proxy,no_proxy,all_proxy," +
+	"SSL_CERT_FILE,SSL_CERT_DIR"
+
+// Settings returns the table of settings: flags, environment, file and
+// documentation come from it.
+func Settings() []Setting { return settings() }
+
+func settings() []Setting {
+	return []Setting{
+		{
+			Name: "state_dir", Env: "BELAY_STATE_DIR",
+			Derived: "/var/lib/belay as root, else $XDG_STATE_HOME/belay or ~/.local/state/belay",
+			Help:    "Directory for workspaces, caches and the records of what runs here. One worker at a time.",
+			set:     text(func(c *Config) *string { return &c.StateDir }),
+		},
+		{
+			Name: "store", Env: "BELAY_STORE", Derived: "file://<state_dir>/store",
+			Help: "Where logs and artifacts are kept: a file:// URL of a directory that every worker and starter reaches, or redis.",
+			set:  text(func(c *Config) *string { return &c.Store }),
+		},
+		{
+			Name: "redis_url", Env: "REDIS_URL",
+			Help: "Redis, as redis://[user:password@]host:port/db, rediss:// for TLS or unix:// for a socket. Empty: none.",
+			set:  redisURL(func(c *Config) *string { return &c.RedisURL }),
+		},
+		{
+			Name: "redis_logs_url", Env: "REDIS_LOGS_URL", Derived: "redis_url",
+			Help: "Redis for the live tails of logs, where they shall not share a server with the rest.",
+			set:  redisURL(func(c *Config) *string { return &c.RedisLogsURL }),
+		},
+		{
+			Name: "labels", Env: "BELAY_LABELS",
+			Help: "Labels of this host, separated by commas: it also takes stages whose runs_on is one of them.",
+			set:  setLabels,
+		},
+		{
+			Name: "max_processes", Env: "BELAY_MAX_PROCESSES", Derived: "twice the CPUs, at least 4",
+			Help: "How many steps run at once on this host. More wait for a slot.",
+			set:  setMaxProcesses,
+		},
+		{
+			Name: "drain_timeout", Env: "BELAY_DRAIN_TIMEOUT", Default: "10m",
+			Help: "How long the stages on this host may go on after SIGTERM before they are cancelled. 0 cancels them at once.",
+			set:  setDrainTimeout,
+		},
+		{
+			Name: "http_address", Env: "BELAY_HTTP_ADDRESS", Default: "127.0.0.1:9464",
+			Help: "Address of /healthz and /readyz, as host:port; off listens nowhere.",
+			set:  setHTTPAddress,
+		},
+		{
+			Name: "step_env", Env: "BELAY_STEP_ENV", Default: defaultStepEnv,
+			Help: "Variables of the worker that steps see, separated by commas; NAME_* takes all that begin with NAME_.",
+			set:  setStepEnv,
+		},
+		{
+			Name: "secrets", Env: "BELAY_SECRETS", Default: "env",
+			Help: "Where secrets come from, asked in this order: env (variables BELAY_SECRET_<NAME>), dir:/path (one file each), exec:/command (prints the one it is given the name of).",
+			set:  setSecrets,
+		},
+		{
+			Name: "log_level", Env: "BELAY_LOG_LEVEL", Default: "info",
+			Help: "What the worker logs: debug, info, warn or error.",
+			set:  oneOf(func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error"),
+		},
+		{
+			Name: "log_format", Env: "BELAY_LOG_FORMAT", Default: "json",
+			Help: "json (one object a line) or console (plain text).",
+			set:  oneOf(func(c *Config) *string { return &c.LogFormat }, "json", "console"),
+		},
+	}
+}
+
+func text(field func(*Config) *string) func(*Config, value) error {
+	return func(c *Config, v value) error {
+		if v.list != nil {
+			return errors.New("one value is wanted here, not a list")
+		}
+		*field(c) = v.text
+		return nil
+	}
+}
+
+func oneOf(field func(*Config) *string, allowed ...string) func(*Config, value) error {
+	return func(c *Config, v value) error {
+		if !slices.Contains(allowed, v.text) {
+			return fmt.Errorf("%q: want %s", v.text, strings.Join(allowed, ", "))
+		}
+		*field(c) = v.text
+		return nil
+	}
+}
+
+func redisURL(field func(*Config) *string) func(*Config, value) error {
+	return func(c *Config, v value) error {
+		if v.text != "" {
+			if _, err := redisOptions(v.text); err != nil {
+				return err
+			}
+		}
+		*field(c) = v.text
+		return nil
+	}
+}
+
+var labelPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+func setLabels(c *Config, v value) error {
+	for _, label := range v.items() {
+		if !labelPattern.MatchString(label) {
+			return fmt.Errorf("label %q: want letters, digits, dots, dashes and underscores, at most 63", label)
+		}
+		if !slices.Contains(c.Labels, label) {
+			c.Labels = append(c.Labels, label)
+		}
+	}
+	return nil
+}
+
+// maxProcesses is far beyond what a machine runs, and below what a host's queue
+// hands out at once.
+const maxProcesses = 2000
+
+func setMaxProcesses(c *Config, v value) error {
+	if v.text == "" {
+		return nil
+	}
+	n, err := strconv.Atoi(v.text)
+	if err != nil || n < 1 || n > maxProcesses {
+		return fmt.Errorf("%q: want a number from 1 to %d", v.text, maxProcesses)
+	}
+	c.MaxProcesses = n
+	return nil
+}
+
+func setDrainTimeout(c *Config, v value) error {
+	d, err := time.ParseDuration(v.text)
+	if v.text == "0" {
+		d, err = 0, nil
+	}
+	if err != nil || d < 0 {
+		return fmt.Errorf("%q is no duration: want one like 90s, 10m or 1h30m", v.text)
+	}
+	c.DrainTimeout = d
+	return nil
+}
+
+func setHTTPAddress(c *Config, v value) error {
+	if v.text != HTTPOff {
+		_, port, err := net.SplitHostPort(v.text)
+		if err == nil {
+			_, err = strconv.ParseUint(port, 10, 16)
+		}
+		if err != nil {
+			return fmt.Errorf("%q: want host:port such as 127.0.0.1:9464, or %s", v.text, HTTPOff)
+		}
+	}
+	c.HTTPAddress = v.text
+	return nil
+}
+
+var envPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*\*?$`)
+
+func setStepEnv(c *Config, v value) error {
+	for _, name := range v.items() {
+		switch {
+		case !envPattern.MatchString(name):
+			return fmt.Errorf("%q: want the name of a variable, or the beginning of names and a star, as LC_*", name)
+		case matches(name, secretPrefix) || strings.HasPrefix(name, secretPrefix):
+			return fmt.Errorf("%q would hand secrets to every step: list them under secrets in the steps that need them", name)
+		}
+		c.StepEnv = append(c.StepEnv, name)
+	}
+	return nil
+}
+
+func setSecrets(c *Config, v value) error {
+	for _, item := range v.items() {
+		kind, rest, _ := strings.Cut(item, ":")
+		ok := (kind == "env" && item == "env") || ((kind == "dir" || kind == "exec") && strings.HasPrefix(rest, "/"))
+		if !ok {
+			return fmt.Errorf("%q: want env, dir:/absolute/path or exec:/absolute/command", item)
+		}
+		c.Secrets = append(c.Secrets, item)
+	}
+	return nil
+}
