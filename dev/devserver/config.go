@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strconv"
 
 	"go.temporal.io/server/common/cluster"
 	"go.temporal.io/server/common/config"
@@ -45,19 +44,11 @@ func plan(ctx context.Context, ip string, port int) (*layout, error) {
 		if err != nil {
 			return nil, err
 		}
-		l.addresses[name] = net.JoinHostPort(reachable(bind), strconv.Itoa(p))
+		l.addresses[name] = ports.Join(bind, p)
 		l.services[string(name)] = config.Service{RPC: config.RPC{GRPCPort: p, BindOnIP: bind}}
 	}
 	l.frontend = l.addresses[primitives.FrontendService]
 	return l, nil
-}
-
-// reachable is the address at which something bound to ip can be called.
-func reachable(ip string) string {
-	if parsed := net.ParseIP(ip); parsed != nil && parsed.IsUnspecified() {
-		return loopback
-	}
-	return ip
 }
 
 // hosts are the addresses in place of a membership protocol: one process has

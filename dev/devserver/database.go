@@ -14,7 +14,8 @@ import (
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
 	sqliteschema "go.temporal.io/server/schema/sqlite"
-	"google.golang.org/protobuf/types/known/durationpb")
+	"google.golang.org/protobuf/types/known/durationpb"
+)
 
 const databaseFile = "temporal.db"
 

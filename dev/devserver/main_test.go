@@ -23,12 +23,12 @@ func TestTry(t *testing.T) {
 	t.Log("stop", time.Since(t0))
 	dir := t.TempDir()
 	for range 3 {
-	t0 = time.Now()
-	s, err = devserver.Start(t.Context(), devserver.Options{Dir: dir})
-	require.NoError(t, err)
-	t.Log("start", time.Since(t0))
-	t0 = time.Now()
-	require.NoError(t, s.Stop())
-	t.Log("stop", time.Since(t0))
+		t0 = time.Now()
+		s, err = devserver.Start(t.Context(), devserver.Options{Dir: dir})
+		require.NoError(t, err)
+		t.Log("start", time.Since(t0))
+		t0 = time.Now()
+		require.NoError(t, s.Stop())
+		t.Log("stop", time.Since(t0))
 	}
 }

@@ -74,3 +74,18 @@ func park(ctx context.Context, l net.Listener) error {
 	}
 	return errors.Join(in.Close(), out.Close())
 }
+
+// Reachable is the address at which something that listens on ip can be called
+// from this machine.
+func Reachable(ip string) string {
+	if parsed := net.ParseIP(ip); parsed != nil && parsed.IsUnspecified() {
+		return "127.0.0.1"
+	}
+	return ip
+}
+
+// Join is the address, host:port, at which a port of ip can be called from this
+// machine.
+func Join(ip string, port int) string {
+	return net.JoinHostPort(Reachable(ip), strconv.Itoa(port))
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package redisd
+
+import "syscall"
+
+// attributes put the child into a group of its own, so that a Ctrl-C on the
+// terminal reaches it only through us. Nothing ends it here when we are killed.
+func attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true}
+}

@@ -1,0 +1,149 @@
+package redisd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	pollInterval = 5 * time.Millisecond
+	stopTimeout  = 10 * time.Second
+	tailSize     = 4 << 10
+)
+
+// process is a redis-server child.
+type process struct {
+	cmd    *exec.Cmd
+	output tail
+	exited chan struct{} // closed when it has ended
+	err    error         // how it ended; read after exited
+}
+
+// child starts redis-server and returns when it answers.
+func child(ctx context.Context, program, addr, dir string) (*Server, error) {
+	args, err := arguments(addr, dir)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{cmd: exec.Command(program, args...), exited: make(chan struct{})} //nolint:noctx // ended by stop, with time to write its state
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	p.cmd.SysProcAttr = attributes()
+	if err := p.start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", program, err)
+	}
+	if err := p.ready(ctx, addr); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting %s at %s: %w", program, addr, err), p.stop())
+	}
+	return &Server{URL: "redis://" + addr, Kind: Child, stop: sync.OnceValue(p.stop)}, nil
+}
+
+func arguments(addr, dir string) ([]string, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	args := []string{
+		"--bind", host, "--port", port, "--daemonize", "no", "--loglevel", "warning",
+		"--maxmemory-policy", "noeviction", "--save", "",
+	}
+	if dir == "" {
+		return append(args, "--appendonly", "no", "--dir", os.TempDir()), nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("creating the directory of Redis: %w", err)
+	}
+	return append(args, "--appendonly", "yes", "--appendfsync", "everysec", "--dir", dir), nil
+}
+
+// start starts the process from a thread that stays for as long as it lives:
+// the signal at the parent's death (see attributes) is really one at the death
+// of the thread that forked.
+func (p *process) start() error {
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = p.cmd.Wait()
+			close(p.exited)
+		}
+	}()
+	return <-started
+}
+
+// ready waits until the server answers.
+func (p *process) ready(ctx context.Context, addr string) error {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		err := ping(ctx, &redis.Options{Addr: addr})
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.exited:
+			return fmt.Errorf("it ended (%w) and said: %s", p.err, p.output.String())
+		case <-ctx.Done():
+			return fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
+		case <-tick.C:
+		}
+	}
+}
+
+// stop ends the server, with time to write its state.
+func (p *process) stop() error {
+	select {
+	case <-p.exited:
+		return nil
+	default:
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stopping redis-server: %w", err)
+	}
+	select {
+	case <-p.exited:
+		return nil
+	case <-time.After(stopTimeout):
+	}
+	err := errors.New("redis-server did not stop within 10 seconds and was killed")
+	if kill := p.cmd.Process.Kill(); kill != nil && !errors.Is(kill, os.ErrProcessDone) {
+		return errors.Join(err, kill)
+	}
+	<-p.exited
+	return err
+}
+
+// tail keeps the end of what a process writes.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+// Write never fails.
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, b...)
+	if over := len(t.text) - tailSize; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(string(t.text))
+}
