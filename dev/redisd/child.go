@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -12,8 +13,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -88,7 +87,7 @@ func (p *process) ready(ctx context.Context, addr string) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
-		err := ping(ctx, &redis.Options{Addr: addr})
+		err := answers(ctx, addr)
 		if err == nil {
 			return nil
 		}
@@ -100,6 +99,33 @@ func (p *process) ready(ctx context.Context, addr string) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// answers asks without a client library, which would retry on its own terms
+// and complain.
+func answers(ctx context.Context, addr string) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // only asked whether it answers
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	const question, answer = "PING\r\n", "+PONG\r\n"
+	if _, err := io.WriteString(conn, question); err != nil {
+		return err
+	}
+	got := make([]byte, len(answer))
+	if _, err := io.ReadFull(conn, got); err != nil {
+		return err
+	}
+	if string(got) != answer { // it loads its state still
+		return fmt.Errorf("answered %q", got)
+	}
+	return nil
 }
 
 // stop ends the server, with time to write its state.

@@ -105,7 +105,8 @@ func external(ctx context.Context, url string) (*Server, error) {
 }
 
 func ping(ctx context.Context, opts *redis.Options) error {
-	opts.MaxRetries = -1 // the caller decides
+	// Once is enough: it is to be there already.
+	opts.MaxRetries, opts.DialerRetries = -1, 1
 	c := redis.NewClient(opts)
 	defer c.Close() //nolint:errcheck // only asked whether it answers
 	return c.Ping(ctx).Err()
