@@ -67,3 +67,14 @@ func (t Trigger) Status() Status {
 	}
 	return Failed
 }
+
+// Known reports whether t is one of the triggers.
+func (t Trigger) Known() bool {
+	switch t {
+	case TriggerUser, TriggerSuperseded, TriggerPipelineTimeout, TriggerStageTimeout, TriggerStepTimeout,
+		TriggerCommandTimeout, TriggerDependencyFailed, TriggerDependencyUnavailable, TriggerExitCode,
+		TriggerProcessCrashed, TriggerWorkerLost, TriggerLimitExceeded, TriggerMaintenance, TriggerInvalid:
+		return true
+	}
+	return false
+}

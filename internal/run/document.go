@@ -46,6 +46,8 @@ type Stage struct {
 	RunID      string `json:"run_id,omitempty"`
 	// Outputs are the declared outputs of the stage's steps, step by step.
 	Outputs map[string]map[string]string `json:"outputs,omitempty"`
+	// Artifacts is the store key of what the stage saved for others.
+	Artifacts string `json:"artifacts,omitempty"`
 	// Notes are warnings worth a person's attention that changed no state.
 	Notes []string `json:"notes,omitempty"`
 }

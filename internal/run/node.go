@@ -1,8 +1,8 @@
 package run
 
 import (
+	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 )
@@ -42,7 +42,7 @@ const FinallyStage = "finally"
 // ID builds the workflow id of a run that has no de-duplication key:
 // tenant/project/pipeline/r/<request id>.
 func ID(tenant, project, pipeline, requestID string) string {
-	return strings.Join([]string{ascii(tenant), ascii(project), ascii(pipeline), "r", ascii(requestID)}, "/")
+	return strings.Join([]string{part(tenant), part(project), part(pipeline), "r", ascii(requestID)}, "/")
 }
 
 // ChildID builds the workflow id of a stage. It holds the run key, so that a
@@ -56,16 +56,32 @@ func escape(s string) string {
 	return strings.NewReplacer("%", "%25", "]", "%5D", "[", "%5B", ",", "%2C", "=", "%3D", "/", "%2F").Replace(s)
 }
 
-// ascii percent-encodes everything in s that is not printable ASCII, and
-// spaces: a workflow id outside of it makes every Temporal call fail.
+// ascii percent-encodes everything in s that is not printable ASCII, spaces and
+// the percent sign: a workflow id outside of ASCII makes every Temporal call
+// fail.
 func ascii(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
-		if c := s[i]; c > ' ' && c < 0x7f {
+		if c := s[i]; c > ' ' && c < 0x7f && c != '%' {
 			b.WriteByte(c)
 		} else {
-			b.WriteString(url.QueryEscape(string([]byte{c})))
+			fmt.Fprintf(&b, "%%%02X", c)
 		}
 	}
-	return strings.ReplaceAll(b.String(), "+", "%20")
+	return b.String()
+}
+
+// part is one part of an id: a slash in it is none of the id's.
+func part(s string) string { return strings.ReplaceAll(ascii(s), "/", "%2F") }
+
+// The tenant and project of a run that names none.
+const (
+	DefaultTenant  = "default"
+	DefaultProject = "default"
+)
+
+// Within reports whether node is a stage, or lies in it.
+func Within(node, stage string) bool {
+	rest, ok := strings.CutPrefix(node, stage)
+	return ok && (rest == "" || rest[0] == '/')
 }

@@ -1,0 +1,58 @@
+package run_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"belay.run/internal/run"
+)
+
+func TestNodePaths(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "build", run.StageNode("build", nil))
+	require.Equal(t, "build[arch=arm64,os=linux]/compile",
+		run.StepNode(run.StageNode("build", run.Leg{"os": "linux", "arch": "arm64"}), "compile"))
+	require.Equal(t, "b[v=a%2Cb%3D%5Dc%2F%25]", run.StageNode("b", run.Leg{"v": "a,b=]c/%"}))
+}
+
+func TestWithin(t *testing.T) {
+	t.Parallel()
+	require.True(t, run.Within("build", "build"))
+	require.True(t, run.Within("build/compile", "build"))
+	require.False(t, run.Within("build2/compile", "build"))
+	require.False(t, run.Within("build[os=linux]/compile", "build"))
+}
+
+func TestIDsArePrintableASCII(t *testing.T) {
+	t.Parallel()
+	id := run.ID("acme", "web shop", "déploi", "r 1+1")
+	require.Equal(t, "acme/web%20shop/d%C3%A9ploi/r/r%201+1", id)
+	child := run.ChildID(id, "key", run.StageNode("b", run.Leg{"v": "日本"}))
+	require.Equal(t, id+"/key/b[v=%E6%97%A5%E6%9C%AC]", child)
+	require.Equal(t, -1, strings.IndexFunc(child, func(r rune) bool { return r <= ' ' || r > '~' }))
+}
+
+func TestEveryTriggerHasAState(t *testing.T) {
+	t.Parallel()
+	for trigger, want := range map[run.Trigger]run.Status{
+		run.TriggerUser: run.Cancelled, run.TriggerSuperseded: run.Cancelled, run.TriggerMaintenance: run.Cancelled,
+		run.TriggerPipelineTimeout: run.TimedOut, run.TriggerStageTimeout: run.TimedOut,
+		run.TriggerStepTimeout: run.TimedOut, run.TriggerCommandTimeout: run.TimedOut,
+		run.TriggerDependencyFailed: run.Skipped, run.TriggerDependencyUnavailable: run.Failed,
+		run.TriggerExitCode: run.Failed, run.TriggerProcessCrashed: run.Failed, run.TriggerWorkerLost: run.Failed,
+		run.TriggerLimitExceeded: run.Failed, run.TriggerInvalid: run.Failed,
+	} {
+		require.Equal(t, want, trigger.Status(), trigger)
+		require.True(t, trigger.Known(), trigger)
+	}
+	require.False(t, run.Trigger("wrapError").Known())
+}
+
+func TestCauseReadsAsOneLine(t *testing.T) {
+	t.Parallel()
+	c := &run.Cause{Trigger: run.TriggerUser, Source: "build", Message: "wrong tag", By: "ada@box"}
+	require.Equal(t, "user of build by ada@box: wrong tag", c.String())
+	require.Equal(t, "", (*run.Cause)(nil).String())
+}
