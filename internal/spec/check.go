@@ -1,0 +1,277 @@
+package spec
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"belay.run/internal/expr"
+)
+
+// Defaults of what a file does not say.
+const (
+	defaultTimeout        = 6 * time.Hour
+	defaultGrace          = 10 * time.Second
+	defaultFinallyTimeout = 5 * time.Minute
+	defaultReleaseTimeout = 2 * time.Minute
+	defaultOutputLimit    = 1 << 30
+	defaultInterval       = time.Second
+	defaultBackoff        = 2.0
+	// maxIntervalFactor times the first interval is the longest by default.
+	maxIntervalFactor = 100
+)
+
+// checker checks a file as a whole and freezes it into a plan.
+type checker struct {
+	p    *parser
+	file *File
+	raw  rawFile
+	// secrets and stages are those declared, by name.
+	secrets map[string]bool
+	stages  map[string]*rawStage
+	// usedSecrets and usedInputs are those that something reads.
+	usedSecrets, usedInputs map[string]bool
+}
+
+func (p *parser) check(raw rawFile) *File {
+	c := &checker{
+		p: p, raw: raw, file: &File{Name: raw.name.v, Path: p.path},
+		secrets: map[string]bool{}, stages: map[string]*rawStage{},
+		usedSecrets: map[string]bool{}, usedInputs: map[string]bool{},
+	}
+	c.file.Inputs = c.inputs(raw.inputs.v)
+	c.declareSecrets()
+	c.declareStages()
+	c.needs()
+	c.file.plan = Plan{
+		Name:           raw.name.v,
+		Env:            envOf(raw.env.v),
+		Timeout:        raw.timeout.or(defaultTimeout),
+		FinallyTimeout: raw.finallyTimeout.or(defaultFinallyTimeout),
+		ReleaseTimeout: raw.releaseTime.or(defaultReleaseTimeout),
+	}
+	plan := &c.file.plan
+	if raw.source.given() {
+		plan.Source = c.sourceOf(raw.source.v)
+	}
+	for i := range raw.stages.v {
+		plan.Stages = append(plan.Stages, c.stage(raw.stages.v[i]))
+	}
+	held := newHolder(plan.FinallyTimeout, "finally_timeout", raw.env.v)
+	plan.Finally = c.steps(raw.finally.v, held, map[string]*yaml.Node{})
+	c.countSteps(raw.finally)
+	c.unused()
+	return c.file
+}
+
+func (c *checker) declareSecrets() {
+	for _, s := range c.raw.secrets.v {
+		if c.secrets[s.v] {
+			c.p.errorf(s.node, "remove one of the two", "the secret %s is declared twice", s.v)
+		}
+		c.secrets[s.v] = true
+		c.file.Secrets = append(c.file.Secrets, s.v)
+	}
+}
+
+func (c *checker) declareStages() {
+	if n := len(c.raw.stages.v); n > maxStages {
+		c.p.errorf(c.raw.stages.node, "split the pipeline", "the pipeline has %d stages, at most %d are allowed", n, maxStages)
+	}
+	for i := range c.raw.stages.v {
+		s := &c.raw.stages.v[i].v
+		if !s.name.given() {
+			continue
+		}
+		if other := c.stages[s.name.v]; other != nil {
+			c.p.errorf(s.name.node, "rename one of the two", "the stage %s stands here twice, first in line %d", s.name.v, other.name.node.Line)
+			continue
+		}
+		c.stages[s.name.v] = s
+	}
+}
+
+// unused warns of what is declared and read by nothing.
+func (c *checker) unused() {
+	for _, s := range c.raw.secrets.v {
+		if !c.usedSecrets[s.v] {
+			c.p.warnf(s.node, "give it to a step: secrets: ["+s.v+"]", "the secret %s is given to no step", s.v)
+		}
+	}
+}
+
+// stage checks a stage and freezes it.
+func (c *checker) stage(in val[rawStage]) Stage {
+	raw := in.v
+	plan := c.file.plan
+	out := Stage{
+		Name:           raw.name.v,
+		Needs:          values(raw.needs.v),
+		When:           c.condition(raw.when),
+		RunsOn:         raw.runsOn.v,
+		Env:            envOf(raw.env.v),
+		Artifacts:      values(raw.artifacts.v),
+		Timeout:        raw.timeout.or(plan.Timeout),
+		FinallyTimeout: plan.FinallyTimeout,
+		OnFailure:      raw.onFailure.or(always(Abort)),
+		OnWorkerLost:   raw.onWorkerLost.or(LostFail),
+	}
+	c.fits(raw.timeout, "the timeout of the stage", plan.Timeout, "that of the pipeline", c.raw.timeout.given())
+	out.Matrix = c.matrix(raw)
+	for _, a := range raw.artifacts.v {
+		c.artifact(a)
+	}
+	c.countSteps(raw.steps)
+	c.countSteps(raw.finally)
+	names := map[string]*yaml.Node{}
+	out.Steps = c.steps(raw.steps.v, newHolder(out.Timeout, "the timeout of the stage", c.raw.env.v, raw.env.v), names)
+	out.Finally = c.steps(raw.finally.v, newHolder(out.FinallyTimeout, "finally_timeout", c.raw.env.v, raw.env.v), names)
+	return out
+}
+
+func (c *checker) matrix(raw rawStage) *Matrix {
+	parallel, failFast := raw.maxParallel, raw.failFast
+	if !raw.matrix.given() {
+		if parallel.given() {
+			c.p.errorf(parallel.node, "remove it", "max_parallel without a matrix")
+		}
+		if failFast.given() {
+			c.p.errorf(failFast.node, "remove it; in a parallel group it stands beside parallel", "fail_fast without a matrix")
+		}
+		return nil
+	}
+	m := raw.matrix.v
+	if m.maxParallel.given() {
+		if parallel.given() {
+			c.p.errorf(m.maxParallel.node, "remove one of the two", "max_parallel stands in the stage and in its matrix")
+		}
+		parallel = m.maxParallel
+	}
+	if m.failFast.given() {
+		if failFast.given() {
+			c.p.errorf(m.failFast.node, "remove one of the two", "fail_fast stands in the stage and in its matrix")
+		}
+		failFast = m.failFast
+	}
+	return &Matrix{Legs: c.p.expand(raw.matrix), MaxParallel: parallel.v, FailFast: failFast.v}
+}
+
+// countSteps checks the number of steps; the members of groups count too.
+func (c *checker) countSteps(list val[[]val[rawStep]]) {
+	n := 0
+	for _, s := range list.v {
+		n += max(1, len(s.v.parallel.v))
+	}
+	if n > maxSteps {
+		c.p.errorf(list.node, "split the stage", "the stage has %d steps, at most %d are allowed", n, maxSteps)
+	}
+}
+
+// needs checks what the stages need: known stages, no cycle.
+func (c *checker) needs() {
+	names := slices.Sorted(maps.Keys(c.stages))
+	for _, s := range c.raw.stages.v {
+		seen := map[string]bool{}
+		for _, need := range s.v.needs.v {
+			switch {
+			case need.v == s.v.name.v:
+				c.p.errorf(need.node, "remove it", "the stage %s needs itself", need.v)
+			case c.stages[need.v] == nil:
+				hint := ""
+				if near := expr.Nearest(need.v, names); near != "" {
+					hint = "did you mean " + near + "?"
+				}
+				c.p.errorf(need.node, hint, "the stage %s needs %s, which is no stage of this pipeline", s.v.name.v, quote(need.v))
+			case seen[need.v]:
+				c.p.errorf(need.node, "remove one of the two", "%s stands twice in needs", need.v)
+			}
+			seen[need.v] = true
+		}
+	}
+	c.cycles()
+}
+
+// cycles reports each stage at which a way through the needs leads back to a
+// stage on the way.
+func (c *checker) cycles() {
+	const unseen, onWay, done = 0, 1, 2
+	state := map[*rawStage]int{}
+	var way []string
+	var visit func(s *rawStage)
+	visit = func(s *rawStage) {
+		state[s] = onWay
+		way = append(way, s.name.v)
+		for _, need := range s.needs.v {
+			next := c.stages[need.v]
+			if next == nil || next == s {
+				continue
+			}
+			switch state[next] {
+			case unseen:
+				visit(next)
+			case onWay:
+				from := slices.Index(way, need.v)
+				cycle := slices.Concat(way[from:], []string{need.v})
+				c.p.errorf(need.node, "remove one of these needs", "the stages need each other in a circle: %s", arrows(cycle))
+			}
+		}
+		way = way[:len(way)-1]
+		state[s] = done
+	}
+	for i := range c.raw.stages.v {
+		if s := &c.raw.stages.v[i].v; state[s] == unseen {
+			visit(s)
+		}
+	}
+}
+
+func arrows(names []string) string {
+	const shown = 12
+	if len(names) > shown {
+		names = slices.Concat(names[:shown-2], []string{"…"}, names[len(names)-1:])
+	}
+	out := names[0]
+	for _, n := range names[1:] {
+		out += " → " + n
+	}
+	return out
+}
+
+func always(a Action) OnFailure { return OnFailure{Timeout: a, Error: a, Lost: a, Default: a} }
+
+func values[V any](list []val[V]) []V {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]V, len(list))
+	for i, v := range list {
+		out[i] = v.v
+	}
+	return out
+}
+
+func envOf(entries []entry[string]) map[string]string {
+	if len(entries) == 0 {
+		return nil
+	}
+	m := make(map[string]string, len(entries))
+	for _, e := range entries {
+		m[e.key] = e.val.v
+	}
+	return m
+}
+
+// fits checks that a timeout is not longer than what holds it.
+func (c *checker) fits(v val[time.Duration], what string, holder time.Duration, holderName string, written bool) {
+	if !v.given() || v.v <= holder {
+		return
+	}
+	by := ""
+	if !written {
+		by = ", by default"
+	}
+	c.p.errorf(v.node, fmt.Sprintf("at most %s", short(holder)), "%s is %s, longer than %s (%s%s)", what, short(v.v), holderName, short(holder), by)
+}

@@ -1,0 +1,224 @@
+package spec
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"belay.run/internal/expr"
+)
+
+// maxEnv is how large the environment of one step may be, in bytes.
+const maxEnv = 128 << 10
+
+// holder is what holds a list of steps: how long they may take together, and
+// the variables that they get.
+type holder struct {
+	timeout time.Duration
+	name    string
+	// sizes are the bytes that each variable takes, total their sum.
+	sizes map[string]int
+	total int
+}
+
+func newHolder(timeout time.Duration, name string, env ...[]entry[string]) holder {
+	h := holder{timeout: timeout, name: name, sizes: map[string]int{}}
+	for _, e := range slices.Concat(env...) {
+		h.total += sizeOf(e) - h.sizes[e.key]
+		h.sizes[e.key] = sizeOf(e)
+	}
+	return h
+}
+
+// sizeOf is what a variable takes in an environment: name=value and a NUL.
+func sizeOf(e entry[string]) int { return len(e.key) + len("=") + len(e.val.v) + 1 }
+
+// steps checks a list of steps and freezes it. Names are those taken so far in
+// the stage.
+func (c *checker) steps(list []val[rawStep], in holder, names map[string]*yaml.Node) []Step {
+	out := make([]Step, 0, len(list))
+	for _, s := range list {
+		out = append(out, c.step(s, in, names))
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+func (c *checker) step(in val[rawStep], held holder, names map[string]*yaml.Node) Step {
+	raw := in.v
+	c.uniqueStep(raw.name, names)
+	out := Step{
+		Name:        raw.name.v,
+		When:        c.condition(raw.when),
+		Uses:        raw.uses.v,
+		With:        raw.with.v,
+		WorkingDir:  raw.workingDir.v,
+		Env:         envOf(raw.env.v),
+		Secrets:     values(raw.secrets.v),
+		FailFast:    raw.failFast.v,
+		Outputs:     values(raw.outputs.v),
+		Timeout:     raw.timeout.or(held.timeout),
+		GracePeriod: raw.gracePeriod.or(defaultGrace),
+		Retry:       c.retry(raw.retry.v),
+		OnFailure:   raw.onFailure.or(always(Abort)),
+	}
+	c.fits(raw.timeout, "the timeout of the step", held.timeout, held.name, true)
+	c.fits(raw.gracePeriod, "the grace period", held.timeout, held.name, true)
+	for _, cmd := range raw.run.v {
+		c.fits(cmd.v.timeout, "the timeout of the command", out.Timeout, "that of the step", raw.timeout.given())
+		out.Run = append(out.Run, Command{Script: cmd.v.command.v, Timeout: cmd.v.timeout.v})
+	}
+	if raw.run.given() {
+		out.Shell = c.shell(raw.shell)
+		out.OutputLimit = raw.limits.v.output.or(defaultOutputLimit)
+		c.workingDir(raw.workingDir)
+		c.stepSecrets(raw)
+		c.stepEnv(in, held)
+		c.stepOutputs(raw.outputs.v)
+	}
+	for _, m := range raw.parallel.v {
+		out.Parallel = append(out.Parallel, c.step(m, held, names))
+	}
+	return out
+}
+
+func (c *checker) uniqueStep(name val[string], names map[string]*yaml.Node) {
+	if !name.given() {
+		return
+	}
+	if other := names[name.v]; other != nil {
+		c.p.errorf(name.node, "rename one of the two", "the step %s stands twice in this stage, first in line %d", name.v, other.Line)
+		return
+	}
+	names[name.v] = name.node
+}
+
+// shell is the command line that a script is run by.
+func (c *checker) shell(s val[string]) string {
+	const usual = "sh"
+	if s.given() && (hasExpr(s.v) || strings.ContainsAny(s.v, "\n\r")) {
+		c.p.errorf(s.node, "write the command line out, such as bash or python3 -u", "shell is one command line without expressions")
+	}
+	return s.or(usual)
+}
+
+func (c *checker) workingDir(d val[string]) {
+	if !d.given() || hasExpr(d.v) {
+		return
+	}
+	if err := CheckWorkingDir(d.v); err != nil {
+		c.p.errorf(d.node, "write a path below the workspace, such as src/app", "working_dir: %s", err)
+	}
+}
+
+// CheckWorkingDir says what is wrong with a folder that must lie in the
+// workspace. It is for folders that expressions made.
+func CheckWorkingDir(dir string) error { return localPath(dir) }
+
+// localPath refuses a path that does not stay below where it begins.
+func localPath(s string) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("the path is empty")
+	case strings.ContainsAny(s, "\x00\n\r"):
+		return fmt.Errorf("the path %s holds a control character", quote(s))
+	case path.IsAbs(s):
+		return fmt.Errorf("the path %s is absolute", quote(s))
+	case strings.HasPrefix(s, "~"):
+		return fmt.Errorf("the path %s begins with ~, which is not expanded", quote(s))
+	}
+	if clean := path.Clean(s); clean == ".." || strings.HasPrefix(clean, "../") {
+		return fmt.Errorf("the path %s leaves the workspace", quote(s))
+	}
+	return nil
+}
+
+// artifact checks a path or pattern of files that other stages get.
+func (c *checker) artifact(a val[string]) {
+	switch {
+	case hasExpr(a.v):
+		c.p.errorf(a.node, "write the path out; * and ** stand for names", "expressions are not possible in artifacts")
+		return
+	case slices.Contains(strings.Split(a.v, "/"), ".."):
+		c.p.errorf(a.node, "write a path below the workspace, such as dist/app", "artifacts: the path %s holds ..", quote(a.v))
+		return
+	}
+	if err := localPath(a.v); err != nil {
+		c.p.errorf(a.node, "write a path below the workspace, such as dist/app", "artifacts: %s", err)
+		return
+	}
+	for _, part := range strings.Split(a.v, "/") {
+		if _, err := path.Match(part, ""); err != nil {
+			c.p.errorf(a.node, "close the [", "artifacts: %s is no pattern", quote(a.v))
+			return
+		}
+	}
+}
+
+func (c *checker) stepSecrets(raw rawStep) {
+	seen := map[string]bool{}
+	for _, s := range raw.secrets.v {
+		switch {
+		case !c.secrets[s.v]:
+			hint := "declare it at the top of the file: secrets: [" + s.v + "]"
+			if near := expr.Nearest(s.v, slices.Sorted(maps.Keys(c.secrets))); near != "" {
+				hint = "did you mean " + near + "?"
+			}
+			c.p.errorf(s.node, hint, "the secret %s is not declared", s.v)
+		case seen[s.v]:
+			c.p.errorf(s.node, "remove one of the two", "%s stands twice in secrets", s.v)
+		}
+		seen[s.v], c.usedSecrets[s.v] = true, true
+	}
+	for _, e := range raw.env.v {
+		if seen[e.key] {
+			c.p.errorf(e.at, "rename the variable", "the variable %s has the name of a secret of this step", e.key)
+		}
+	}
+}
+
+// stepEnv checks how large the environment of a step becomes.
+func (c *checker) stepEnv(in val[rawStep], held holder) {
+	total := held.total
+	for _, e := range in.v.env.v {
+		total += sizeOf(e) - held.sizes[e.key]
+	}
+	if total > maxEnv {
+		c.p.errorf(in.node, "hand large values over by files", "the variables of the step are %d bytes large, at most %d are allowed", total, maxEnv)
+	}
+}
+
+func (c *checker) stepOutputs(list []val[string]) {
+	seen := map[string]bool{}
+	for _, o := range list {
+		if seen[o.v] {
+			c.p.errorf(o.node, "remove one of the two", "the output %s is declared twice", o.v)
+		}
+		seen[o.v] = true
+	}
+}
+
+func (c *checker) retry(raw rawRetry) Retry {
+	out := Retry{MaxAttempts: raw.maxAttempts.or(1), ExitCodes: values(raw.exitCodes.v)}
+	if out.MaxAttempts == 1 {
+		if raw.maxAttempts.given() && raw.exitCodes.given() {
+			c.p.warnf(raw.exitCodes.node, "raise max_attempts", "exit_codes have no effect with one attempt")
+		}
+		return out
+	}
+	out.InitialInterval = raw.initialInterval.or(defaultInterval)
+	out.Backoff = raw.backoff.or(defaultBackoff)
+	out.MaxInterval = raw.maxInterval.or(min(out.InitialInterval*maxIntervalFactor, maxDuration))
+	if raw.maxInterval.given() && out.MaxInterval < out.InitialInterval {
+		c.p.errorf(raw.maxInterval.node, "raise it", "max_interval (%s) is shorter than initial_interval (%s)",
+			short(out.MaxInterval), short(out.InitialInterval))
+	}
+	return out
+}
