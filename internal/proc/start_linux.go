@@ -1,0 +1,217 @@
+package proc
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"belay.run/internal/proc/supervisor"
+	"belay.run/internal/proc/supervisor/tree"
+)
+
+// startBound is how long a supervisor may take to start a step; it takes some
+// milliseconds.
+const startBound = 30 * time.Second
+
+// Start starts a job. When it returns without an error the job's program runs.
+// What is wrong with the job is a [StartError]. The context bounds the start
+// only: a running process ends by [Process.Terminate] or [Process.Kill].
+func (h *Host) Start(ctx context.Context, job Job) (*Process, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, fmt.Errorf("starting a process: %w", err)
+	}
+	program, err := job.check()
+	if err != nil {
+		return nil, err
+	}
+	if job.PipeDelay == 0 {
+		job.PipeDelay = PipeDelayDefault
+	}
+	p := &Process{host: h, job: job, name: stepName(job.Node), done: make(chan struct{})}
+	order := supervisor.Job{
+		Path: program, Argv: job.Argv, Dir: job.Dir, Env: stepEnv(job.Env, job.Node, h.id),
+		Grace: job.Grace, DeadMan: job.DeadMan,
+	}
+	if err := p.launch(&order); err != nil {
+		return nil, err
+	}
+	if ran, err := p.handOver(ctx, order); err != nil {
+		p.abandon(ran)
+		return nil, err
+	}
+	p.pipes.carry()
+	go p.watch()
+	return p, nil
+}
+
+// launch starts the supervisor and writes the record. The step itself cannot
+// start before, so that none runs unrecorded.
+func (p *Process) launch(order *supervisor.Job) (err error) {
+	// Whoever sweeps sees either none of this or all of it.
+	p.host.forking.RLock()
+	defer p.host.forking.RUnlock()
+	p.record = record{
+		Node: p.job.Node, Boot: p.host.boot, Grace: p.job.Grace,
+		file: filepath.Join(p.host.records, p.name+recordSuffix),
+	}
+	if p.host.cgroups != "" {
+		p.cgroup = tree.Cgroup(filepath.Join(string(p.host.cgroups), p.name))
+		if err := os.Mkdir(string(p.cgroup), 0o755); err != nil {
+			return startError(ErrNoResources, err, "the host could not make a cgroup: %v", err)
+		}
+		p.record.Cgroup = string(p.cgroup)
+	}
+	defer func() {
+		if err != nil {
+			p.clear()
+		}
+	}()
+	if p.pipes, err = plumb(p.job.Stdout, p.job.Stderr); err != nil {
+		return err
+	}
+	defer p.pipes.closeEnds()
+	if err := p.startSupervisor(); err != nil {
+		p.pipes.discard()
+		return startError(ErrNoResources, err, "the host could not start the step's supervisor: %v", err)
+	}
+	order.Cgroup, order.Record = string(p.cgroup), p.record.file
+	p.note()
+	return nil
+}
+
+// startSupervisor runs this executable again as a supervisor.
+func (p *Process) startSupervisor() error {
+	controlRead, control, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = controlRead.Close() }() // the supervisor has its own
+	report, reportWrite, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, control.Close())
+	}
+	defer func() { _ = reportWrite.Close() }() // the supervisor has its own
+	p.control, p.report = control, report
+	p.cmd = &exec.Cmd{
+		Path: selfExe, Args: []string{supervisor.Name},
+		// Little memory and few threads; nothing of the worker's environment.
+		Env:        []string{"GOGC=off", "GOMEMLIMIT=64MiB", "GOMAXPROCS=2"},
+		ExtraFiles: []*os.File{controlRead, reportWrite}, // supervisor.ControlFD, ReportFD
+		// A session of its own: a signal to the worker's group or terminal
+		// reaches neither it nor the step.
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	for i, to := range []*os.File{p.pipes.ends[0], p.pipes.ends[1]} {
+		if to == nil {
+			continue // a nil *os.File in an interface is not nil
+		}
+		if i == 0 {
+			p.cmd.Stdout = to
+		} else {
+			p.cmd.Stderr = to
+		}
+	}
+	if err := p.cmd.Start(); err != nil {
+		return errors.Join(err, control.Close(), report.Close())
+	}
+	p.host.add(p)
+	return nil
+}
+
+// note writes the record of a step whose supervisor has been started. A step
+// without a record, as on a full disk, still has its cgroup or its mark.
+func (p *Process) note() {
+	p.record.Supervisor = p.cmd.Process.Pid
+	stat, err := tree.ReadStat(p.record.Supervisor)
+	if err == nil {
+		p.record.Start = stat.Start
+		err = p.record.write()
+	}
+	if err != nil {
+		p.host.log.Warn("a step runs without a record", zap.String("node", p.job.Node), zap.Error(err))
+	}
+}
+
+// handOver gives the supervisor its job and waits until the step has started.
+// It says whether something may have been started, also when it fails.
+func (p *Process) handOver(ctx context.Context, order supervisor.Job) (ran bool, err error) {
+	frame, err := order.Encode()
+	if err != nil {
+		return false, tooBig(p.job, syscall.E2BIG)
+	}
+	p.setDeadlines(time.Now().Add(startBound))
+	stop := context.AfterFunc(ctx, func() { p.setDeadlines(time.Unix(1, 0)) })
+	defer stop()
+	_, writeErr := p.control.Write(frame) // if it died, the report says more
+	p.reports = bufio.NewScanner(p.report)
+	report, err := p.nextReport()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return true, fmt.Errorf("starting a process: %w", context.Cause(ctx))
+	case err != nil:
+		err = errors.Join(err, writeErr)
+		return true, startError(ErrSupervisor, err, "the step's supervisor did not come up: %v", err)
+	case report.Stage == supervisor.Failed:
+		return false, execError(p.job, order.Path, syscall.Errno(report.Value))
+	case report.Stage != supervisor.Started:
+		return true, startError(ErrSupervisor, supervisor.ErrReport, "the step's supervisor said %q", report.Stage)
+	case !stop():
+		return true, fmt.Errorf("starting a process: %w", context.Cause(ctx))
+	}
+	p.setDeadlines(time.Time{})
+	p.pid = report.Value
+	p.mu.Lock()
+	p.started = true
+	p.mu.Unlock()
+	return true, nil
+}
+
+// setDeadlines bounds the talk with the supervisor.
+func (p *Process) setDeadlines(t time.Time) {
+	_ = p.control.SetWriteDeadline(t) // fails on a closed pipe, which needs none
+	_ = p.report.SetReadDeadline(t)
+}
+
+// abandon ends a step that did not start, or not in time.
+func (p *Process) abandon(ran bool) {
+	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Wait()         // its end is all that counts
+	if !ran {
+		p.clear()
+	} else if end := p.takeOver(); !end.gone {
+		p.host.log.Error("a step that failed to start could not be ended", zap.String("node", p.job.Node), zap.String("note", end.note))
+	}
+	p.pipes.discard()
+	p.close()
+}
+
+// close marks the end of a step.
+func (p *Process) close() {
+	p.mu.Lock()
+	p.ended = true
+	p.mu.Unlock()
+	_ = p.control.Close() // the other ends are gone
+	_ = p.report.Close()
+	p.host.remove(p)
+	close(p.done)
+}
+
+// clear removes the cgroup and the record of a step of which nothing lives.
+func (p *Process) clear() {
+	if p.cgroup != "" {
+		if err := p.cgroup.Remove(); err != nil {
+			p.host.log.Warn("the cgroup of a step stays for the next sweep", zap.Error(err))
+		}
+	}
+	if err := os.Remove(p.record.file); err != nil && !errors.Is(err, os.ErrNotExist) {
+		p.host.log.Warn("the record of a step stays for the next sweep", zap.Error(err))
+	}
+}
