@@ -35,6 +35,7 @@ LABEL org.opencontainers.image.title="Belay worker" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}"
 COPY --from=build /out/belay-worker /out/belay /usr/local/bin/
+COPY deploy/image/belay-healthy /usr/local/bin/
 ENV BELAY_STATE_DIR=/var/lib/belay \
     BELAY_STORE=file:///var/lib/belay-store
 USER 65532:65532
@@ -43,7 +44,7 @@ VOLUME ["/var/lib/belay", "/var/lib/belay-store"]
 EXPOSE 9464
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
-    CMD ["belay-worker", "healthcheck"]
+    CMD ["belay-healthy"]
 # No init beside it: as PID 1 the worker reaps what steps leave, and passes
 # signals on.
 ENTRYPOINT ["belay-worker"]
