@@ -153,7 +153,7 @@ func elsewhere(c *run.Cause, node string, s run.Status) string {
 	if c == nil || c.Source == "" || c.Source == node || strings.HasPrefix(c.Source, node+"/") || !s.Terminal() {
 		return ""
 	}
-	return triggerWords(c.Trigger) + " of " + Clean(c.Source)
+	return triggerWords(c.Trigger) + Clean(sourceWords(c))
 }
 
 // hiddenSteps counts the steps of a stage that are not drawn and not counted in
@@ -172,7 +172,7 @@ func join(parts []string) string {
 			kept = append(kept, p)
 		}
 	}
-	return strings.Join(kept, ", ")
+	return Clean(strings.Join(kept, ", "))
 }
 
 // moreWords counts what is left out: "12 more succeeded, 3 pending".

@@ -29,9 +29,9 @@ type rank int
 const (
 	rankNever rank = iota
 	rankDoneStageSteps
-	rankOldLogs
 	rankDoneSteps
 	rankPendingSteps
+	rankOldLogs
 	rankDoneStages
 	rankPendingStages
 	rankCancelledSteps

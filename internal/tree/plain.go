@@ -4,21 +4,17 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"time"
 
 	"belay.run/internal/run"
 )
 
-// Plain prints a run as lines that are never taken back: one for each change of
-// a node's state, one for each line of log. It is safe for concurrent use.
+// Plain prints a run as lines that are never taken back, one for each change of
+// a node's state. It is not safe for concurrent use.
 type Plain struct {
-	w io.Writer
-	// Now is the clock of changes that bear no time of their own.
-	now  func() time.Time
+	w    io.Writer
+	now  func() time.Time // for changes that bear no time of their own
 	most map[string]int
-
-	mu   sync.Mutex
 	seen map[string]seen
 	err  error
 }
@@ -38,8 +34,6 @@ func NewPlain(w io.Writer, now func() time.Time, maxAttempts map[string]int) *Pl
 // Update prints what has changed since the last call. It returns the first
 // error of the writer.
 func (p *Plain) Update(d *run.Document) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for i := range d.Stages {
 		s := &d.Stages[i]
 		p.stage(s)
@@ -51,14 +45,6 @@ func (p *Plain) Update(d *run.Document) error {
 		}
 	}
 	p.pipeline(d)
-	return p.err
-}
-
-// Log prints a line of a step's log under the step's name.
-func (p *Plain) Log(node, text string) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.printf("[%s] %s", Clean(node), Clean(LastOverwrite(text)))
 	return p.err
 }
 
@@ -94,7 +80,7 @@ func (p *Plain) stage(s *run.Stage) {
 	if s.Host != "" {
 		host = "on " + s.Host
 	}
-	p.change(s.StartedAt, label(&item{stage: s}), StatusWords(s.Status), join([]string{host, waitingWords(s.WaitingFor, p.now())}))
+	p.change(began(s.Status, s.StartedAt), label(&item{stage: s}), StatusWords(s.Status), join([]string{host, waitingWords(s.WaitingFor, p.now())}))
 }
 
 // ended prints that a stage ended, after what its steps did.
@@ -121,7 +107,7 @@ func (p *Plain) step(s *run.Stage, t *run.Step) {
 		return
 	}
 	p.seen[t.Node] = is
-	at := t.StartedAt
+	at := began(t.Status, t.StartedAt)
 	facts := []string{attemptWords(t.Attempts, p.most[s.Name+"/"+t.Name])}
 	if t.Status.Terminal() {
 		at = t.EndedAt
@@ -177,6 +163,14 @@ func waitingKey(w *run.WaitingFor) string {
 		return ""
 	}
 	return strings.Join([]string{w.Kind, w.Name, w.Holder}, "\x00")
+}
+
+// began is when a node that runs began; of another change only the poll knows.
+func began(s run.Status, start *time.Time) *time.Time {
+	if s != run.Running {
+		return nil
+	}
+	return start
 }
 
 func took(start, end *time.Time) string {

@@ -131,3 +131,8 @@ func statusColour(s run.Status) colour {
 	}
 	return none
 }
+
+// PaintStatus colours text by a state.
+func (st Style) PaintStatus(s run.Status, text string) string {
+	return st.paint(statusColour(s), text)
+}

@@ -20,7 +20,7 @@ func CauseWords(c *run.Cause, node string) string {
 	}
 	s := triggerWords(c.Trigger)
 	if c.Source != "" && c.Source != node {
-		s += " of " + c.Source
+		s += sourceWords(c)
 	}
 	if c.By != "" {
 		s += " by " + c.By
@@ -29,6 +29,14 @@ func CauseWords(c *run.Cause, node string) string {
 		s += ": " + c.Message
 	}
 	return Clean(strings.ReplaceAll(s, "\n", " "))
+}
+
+// sourceWords says at which node a cause began.
+func sourceWords(c *run.Cause) string {
+	if c.Trigger == run.TriggerDependencyFailed {
+		return ": " + c.Source
+	}
+	return " of " + c.Source
 }
 
 // triggerWords names a trigger for people.

@@ -1,0 +1,77 @@
+package tree_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"belay.run/internal/run"
+	"belay.run/internal/tree"
+)
+
+func TestPlainPrintsEachChangeOnce(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	clock := noon
+	p := tree.NewPlain(&out, func() time.Time { return clock.Local() }, map[string]int{"deploy/rollout": 3})
+	d := &run.Document{Pipeline: "release", Status: run.Running, StartedAt: at(0), Stages: []run.Stage{
+		{Name: "deploy", Node: "deploy", Status: run.Pending},
+		{Name: "notify", Node: "notify", Status: run.Pending},
+	}}
+	s := &d.Stages[0]
+	show := func(change func()) {
+		clock = clock.Add(time.Second)
+		if change != nil {
+			change()
+		}
+		fmt.Fprintf(&out, "-- %s\n", clock.Format(time.TimeOnly))
+		require.NoError(t, p.Update(d))
+		size := out.Len()
+		require.NoError(t, p.Update(d))
+		require.Equal(t, size, out.Len(), "the same state is not printed twice")
+	}
+	show(nil)
+	show(func() { s.WaitingFor = &run.WaitingFor{Kind: "worker", Name: "belay-steps", Since: at(1)} })
+	show(func() {
+		s.Status, s.StartedAt, s.Host, s.WaitingFor = run.Running, at(3), "host-1", nil
+		s.Steps = []run.Step{
+			{Name: "rollout", Node: "deploy/rollout", Status: run.Running, Attempts: 1, StartedAt: at(3)},
+			{Name: "smoke", Node: "deploy/smoke", Status: run.Pending},
+		}
+	})
+	show(func() { s.Steps[0].Attempts = 2 })
+	show(func() {
+		d.Status, d.Cause = run.Cancelling, &run.Cause{Trigger: run.TriggerUser, By: "ann@desk", Message: "wrong\ntag"}
+		s.Status, s.Steps[0].Status = run.Cancelling, run.Cancelling
+	})
+	show(func() {
+		s.Status, s.EndedAt, s.Cause, s.Notes = run.Cancelled, at(7), d.Cause, []string{"the log is not complete"}
+		s.Steps[0].Status, s.Steps[0].EndedAt, s.Steps[0].Cause = run.Cancelled, at(6.5), d.Cause
+		s.Steps[1].Status = run.Skipped
+		d.Stages[1].Status = run.Skipped
+	})
+	golden(t, "plain", inUTC(out.String()))
+}
+
+// inUTC makes the local times of the output those of noon in UTC.
+func inUTC(s string) string {
+	for i := range 20 {
+		moment := noon.Add(time.Duration(i) * time.Second)
+		s = string(bytes.ReplaceAll([]byte(s), []byte(moment.Local().Format(time.TimeOnly)), []byte(moment.Format(time.TimeOnly))))
+	}
+	return s
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+func TestPlainReportsAWriterThatFails(t *testing.T) {
+	t.Parallel()
+	p := tree.NewPlain(brokenWriter{}, time.Now, nil)
+	require.ErrorContains(t, p.Update(release()), "no space left on device")
+}
