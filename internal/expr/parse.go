@@ -88,9 +88,7 @@ func (f *foreignFinder) Visit(node *ast.Node) {
 	case *ast.BytesNode:
 		f.add(n, "byte strings are not supported in expressions", "")
 	case *ast.BinaryNode:
-		if n.Operator == ".." {
-			f.add(n, "the operator .. is not supported in expressions", "")
-		}
+		f.operator(n)
 	case *ast.PointerNode:
 		if n.Name != "" {
 			f.add(n, fmt.Sprintf("#%s is not supported in expressions", n.Name), "use # for the item")
@@ -108,6 +106,20 @@ func (f *foreignFinder) Visit(node *ast.Node) {
 		}
 	case *ast.ConstantNode:
 		f.add(n, "unexpected constant", "")
+	}
+}
+
+func (f *foreignFinder) operator(n *ast.BinaryNode) {
+	switch n.Operator {
+	case "..":
+		f.add(n, "the operator .. is not supported in expressions", "")
+	case "matches":
+		pattern, ok := n.Right.(*ast.StringNode)
+		if !ok {
+			f.add(n.Right, "the pattern of matches must be a quoted text", "")
+		} else if _, _, err := compile(pattern.Value); err != nil {
+			f.add(n.Right, err.Error(), "")
+		}
 	}
 }
 
