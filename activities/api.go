@@ -1,0 +1,122 @@
+// Package activities holds what touches the world on behalf of workflows: it
+// plans files, takes stages onto hosts, runs steps, and gives everything back.
+// Activities are methods on structs that carry their dependencies: Control
+// beside the workflows, Binder on the shared step queues, Steps on the queue of
+// one host, Light on the queue of steps that need neither process nor folder.
+package activities
+
+import (
+	"time"
+
+	"belay.run/internal/run"
+	"belay.run/internal/spec"
+)
+
+// PlanInput is the text of a pipeline file and the inputs given for it.
+type PlanInput struct {
+	File   string            `json:"file"`
+	Path   string            `json:"path,omitempty"`
+	Inputs map[string]string `json:"inputs,omitempty"`
+	// SourceRef is set where the starter has packed the source folder.
+	SourceRef string `json:"source_ref,omitempty"`
+}
+
+// CauseInput names the workflow whose cancel is to be explained.
+type CauseInput struct {
+	WorkflowID string `json:"workflow_id"`
+	RunID      string `json:"run_id"`
+}
+
+// CancelCause says who cancelled a workflow and why.
+type CancelCause struct {
+	// FromParent is true where the parent passed its own cancel on; the
+	// parent knows the cause then.
+	FromParent bool      `json:"from_parent,omitempty"`
+	Cause      run.Cause `json:"cause"`
+}
+
+// Owner names a stage and its workflow: who holds a workspace on a host.
+type Owner struct {
+	RunKey     string `json:"run_key"`
+	Node       string `json:"node"`
+	WorkflowID string `json:"workflow_id"`
+	RunID      string `json:"run_id"`
+}
+
+// Binding is the host that took a stage.
+type Binding struct {
+	Host  string `json:"host"`
+	Queue string `json:"queue"`
+}
+
+// PrepareInput says what a stage's workspace is filled with.
+type PrepareInput struct {
+	Owner     Owner        `json:"owner"`
+	SourceRef string       `json:"source_ref,omitempty"`
+	Source    *spec.Source `json:"source,omitempty"`
+	Artifacts []string     `json:"artifacts,omitempty"`
+}
+
+// StepInput is a step with every expression evaluated.
+type StepInput struct {
+	Owner Owner     `json:"owner"`
+	Node  string    `json:"node"`
+	Step  spec.Step `json:"step"`
+	// Env is the step's whole environment as the file gives it, without what
+	// the worker adds.
+	Env map[string]string `json:"env,omitempty"`
+	// Attempts counts the attempts made by earlier activities of this step.
+	Attempts int `json:"attempts,omitempty"`
+	// Vars are BELAY_RUN_ID and its like.
+	Vars map[string]string `json:"vars,omitempty"`
+}
+
+// StepResult is how an attempt of a step ended. It travels as the result, or
+// in the details of the error.
+type StepResult struct {
+	Attempt   int               `json:"attempt"`
+	StartedAt time.Time         `json:"started_at,omitzero"`
+	EndedAt   time.Time         `json:"ended_at,omitzero"`
+	ExitCode  *int              `json:"exit_code,omitempty"`
+	Signal    string            `json:"signal,omitempty"`
+	Outputs   map[string]string `json:"outputs,omitempty"`
+	CPU       float64           `json:"cpu_seconds,omitempty"`
+	MaxRSS    int64             `json:"max_rss_bytes,omitempty"`
+	// Cause is set where the attempt did not succeed.
+	Cause *run.Cause `json:"cause,omitempty"`
+	// Notes are warnings worth a person's attention.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Progress is what a step's heartbeat shows while it is pending.
+type Progress struct {
+	Phase string    `json:"phase"`
+	Since time.Time `json:"since"`
+}
+
+// Phases of a step as its heartbeat shows them.
+const (
+	PhaseWaiting = "waiting for a process slot"
+	PhaseRunning = "running"
+	PhaseEnding  = "ending"
+)
+
+// EndInput asks a host to end the processes of steps at once.
+type EndInput struct {
+	Owner Owner     `json:"owner"`
+	Nodes []string  `json:"nodes"`
+	Cause run.Cause `json:"cause"`
+}
+
+// SaveInput names the files that a stage hands to others.
+type SaveInput struct {
+	Owner Owner    `json:"owner"`
+	Paths []string `json:"paths"`
+}
+
+// LightInput is a step that needs neither a process nor a workspace.
+type LightInput struct {
+	Node string         `json:"node"`
+	Uses string         `json:"uses"`
+	With map[string]any `json:"with,omitempty"`
+}

@@ -1,0 +1,246 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"belay.run/internal/logs"
+	"belay.run/internal/proc"
+	"belay.run/internal/run"
+	"belay.run/internal/secret"
+	"belay.run/internal/workspace"
+)
+
+// attempt is one attempt of a step on this host.
+type attempt struct {
+	steps  *Steps
+	in     StepInput
+	key    nodeKey
+	number int // over all activities of the step
+	first  bool
+	beat   func(context.Context, Progress) error
+
+	ctx  context.Context //nolint:containedctx // outlives the activity's, which a failed heartbeat may cancel
+	stop func(*stopError)
+
+	dirs workspace.Dirs
+	temp string
+	log  *logs.Writer
+	mask *secret.Masker
+	res  StepResult
+
+	mu      sync.Mutex
+	phase   Progress
+	process *proc.Process
+}
+
+// RunStep runs one attempt of a step: process slot, directories, secrets, log,
+// process, outputs. It returns how it ended; a failure is an application error
+// of the cause's trigger with the [StepResult] in its details, retryable where
+// the step's retry says so; a cancel is confirmed when the processes are gone.
+func (s *Steps) RunStep(ctx context.Context, in StepInput) (*StepResult, error) {
+	unstick(ctx, s.Client, s.Namespace)
+	info := activity.GetInfo(ctx)
+	a := &attempt{
+		steps: s, in: in, key: nodeKey{in.Owner.RunKey, in.Node},
+		number: in.Attempts + int(info.Attempt), first: in.Attempts+int(info.Attempt) == 1,
+		phase: Progress{Phase: PhaseWaiting, Since: time.Now()},
+	}
+	a.beat = func(ctx context.Context, p Progress) error {
+		return s.Client.RecordActivityHeartbeat(ctx, info.TaskToken, p)
+	}
+	var cancel context.CancelCauseFunc
+	a.ctx, cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	a.stop = func(e *stopError) { cancel(e) }
+	a.res.Attempt = a.number
+
+	done := make(chan struct{})
+	var touch sync.WaitGroup
+	touch.Go(func() { a.keepInTouch(ctx, done) })
+	err := a.run()
+	close(done)
+	touch.Wait()
+	return a.report(err)
+}
+
+// run takes the attempt through its order. Everything taken is given back when
+// it returns.
+func (a *attempt) run() (err error) {
+	if cause, ended := a.steps.enter(a); ended {
+		return &stopError{kind: stopCancelled, cause: cause}
+	}
+	defer a.steps.leave(a)
+	if !a.first {
+		// An earlier attempt may have outlived its worker.
+		if err := a.steps.Proc.EndNode(a.ctx, processNode(a.key.runKey, a.key.node)); err != nil {
+			return a.stopped(fmt.Errorf("ending what an earlier attempt left: %w", err))
+		}
+	}
+	if err := a.steps.slots.Acquire(a.ctx, 1); err != nil {
+		return a.stopped(err)
+	}
+	defer a.steps.slots.Release(1)
+	a.setPhase(PhaseRunning)
+	a.res.StartedAt = time.Now()
+	if err := a.makeDirs(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.removeTemp()) }()
+	env, err := a.environment()
+	if err != nil {
+		return err
+	}
+	return a.logged(func() error { return a.commands(env) })
+}
+
+// logged opens the attempt's log around f. A log that could not be kept whole is
+// a note, not a failure of the step.
+func (a *attempt) logged(f func() error) error {
+	var err error
+	a.log, err = a.steps.Logs.Open(a.ctx, logs.Step{RunKey: a.key.runKey, Node: a.key.node, Attempt: a.number},
+		logs.Options{Limit: a.in.Step.OutputLimit})
+	if err != nil {
+		return a.stopped(&retryableError{fmt.Errorf("opening the log: %w", err)})
+	}
+	err = f()
+	if cause := a.causeOf(err); cause != nil {
+		a.log.System(a.mask.String(cause.String()))
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), logCloseTimeout)
+	defer cancel()
+	sum, closeErr := a.log.Close(closing)
+	if sum.Dropped > 0 {
+		a.note("%d bytes of output over the limit were not kept", sum.Dropped)
+	}
+	if closeErr != nil {
+		a.note("the log is not complete: %v", closeErr)
+	}
+	return err
+}
+
+// logCloseTimeout bounds the writing of what is left of a log.
+const logCloseTimeout = 30 * time.Second
+
+// stopped is what stopped the attempt, if something did, else err.
+func (a *attempt) stopped(err error) error {
+	var stop *stopError
+	if errors.As(context.Cause(a.ctx), &stop) {
+		return stop
+	}
+	return err
+}
+
+// report turns the end of the attempt into what Temporal is told.
+func (a *attempt) report(err error) (*StepResult, error) {
+	a.res.EndedAt = time.Now()
+	if a.res.StartedAt.IsZero() {
+		a.res.StartedAt = a.res.EndedAt
+	}
+	if err == nil {
+		return &a.res, nil
+	}
+	cause := a.causeOf(err)
+	cause.Source = a.in.Node
+	cause.Message = a.mask.String(cause.Message)
+	a.res.Cause = cause
+	a.res.Outputs = nil
+	var stop *stopError
+	var retry *retryableError
+	switch {
+	case errors.As(err, &stop) && stop.kind == stopCancelled:
+		return nil, temporal.NewCanceledError(a.res)
+	case errors.As(err, &stop) && (stop.kind == stopShutdown || stop.kind == stopOperator), errors.As(err, &retry):
+		return nil, failRetryable(*cause, a.res)
+	}
+	return nil, fail(*cause, a.res)
+}
+
+// stepError is a failure of the attempt with its cause.
+type stepError struct{ cause run.Cause }
+
+func (e *stepError) Error() string { return e.cause.String() }
+
+// retryableError marks a failure on which the step may be tried again.
+type retryableError struct{ error }
+
+func (e *retryableError) Unwrap() error { return e.error }
+
+func failed(trigger run.Trigger, format string, args ...any) error {
+	return &stepError{run.Cause{Trigger: trigger, Message: fmt.Sprintf(format, args...)}}
+}
+
+// causeOf is the cause an error of the attempt carries; what carries none is a
+// fault of the environment.
+func (a *attempt) causeOf(err error) *run.Cause {
+	if err == nil {
+		return nil
+	}
+	var stop *stopError
+	var step *stepError
+	switch {
+	case errors.As(err, &stop):
+		cause := stop.cause
+		return &cause
+	case errors.As(err, &step):
+		cause := step.cause
+		return &cause
+	}
+	return &run.Cause{Trigger: run.TriggerDependencyUnavailable, Message: err.Error()}
+}
+
+func (a *attempt) note(format string, args ...any) {
+	a.res.Notes = append(a.res.Notes, fmt.Sprintf(format, args...))
+}
+
+// makeDirs makes the attempt's own temporary directory, new for each attempt.
+func (a *attempt) makeDirs() error {
+	a.dirs = a.steps.Host.Dirs(a.key.runKey, a.in.Owner.Node)
+	temp, err := os.MkdirTemp(a.dirs.Temp, "step-")
+	if err != nil {
+		return &retryableError{fmt.Errorf("making a temporary directory: %w", err)}
+	}
+	a.temp = temp
+	if err := os.Mkdir(filepath.Join(temp, "tmp"), 0o700); err != nil {
+		return &retryableError{fmt.Errorf("making a temporary directory: %w", err)}
+	}
+	return nil
+}
+
+func (a *attempt) removeTemp() error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), logCloseTimeout)
+	defer cancel()
+	if err := a.steps.Host.Remove(ctx, a.temp); err != nil {
+		a.note("a temporary directory was not removed; it goes with the workspace: %v", err)
+	}
+	return nil
+}
+
+func (a *attempt) setPhase(phase string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.phase = Progress{Phase: phase, Since: time.Now()}
+}
+
+func (a *attempt) progress() Progress {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.phase
+}
+
+// keepAlive resets the dead-man timer of the process that runs, if one does.
+func (a *attempt) keepAlive() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.process != nil {
+		a.process.KeepAlive()
+	}
+}

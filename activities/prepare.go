@@ -1,0 +1,140 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"belay.run/internal/archive"
+	"belay.run/internal/run"
+	"belay.run/internal/spec"
+	"belay.run/internal/store"
+)
+
+// What a source or the artifacts of a stage may be at most.
+const (
+	maxArchiveBytes = 16 << 30
+	maxArchiveFiles = 2_000_000
+)
+
+// Prepare fills a stage's workspace: its source first, then what the stages it
+// needs have saved. It begins with an empty workspace each time.
+func (s *Steps) Prepare(ctx context.Context, in PrepareInput) error {
+	unstick(ctx, s.Client, s.Namespace)
+	defer s.beating(ctx)()
+	s.forget(in.Owner)
+	dirs := s.Host.Dirs(in.Owner.RunKey, in.Owner.Node)
+	if activity.GetInfo(ctx).Attempt > 1 {
+		if err := s.Host.Empty(ctx, dirs.Workspace); err != nil {
+			return fmt.Errorf("emptying the workspace of an earlier attempt: %w", err)
+		}
+	}
+	if err := s.laySource(ctx, in, dirs.Workspace); err != nil {
+		return err
+	}
+	for _, key := range in.Artifacts {
+		if err := s.unpack(ctx, key, dirs.Workspace); err != nil {
+			return fmt.Errorf("laying artifacts of an earlier stage: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *Steps) laySource(ctx context.Context, in PrepareInput, dir string) error {
+	switch {
+	case in.SourceRef != "":
+		if err := s.unpack(ctx, in.SourceRef, dir); err != nil {
+			return fmt.Errorf("laying the source: %w", err)
+		}
+	case in.Source != nil && in.Source.Git != "":
+		return s.clone(ctx, in, dir)
+	case in.Source != nil && in.Source.Path != "":
+		if err := copyFolder(ctx, *in.Source, dir); err != nil {
+			return fmt.Errorf("copying the source folder %s: %w", in.Source.Path, err)
+		}
+	}
+	return nil
+}
+
+// unpack lays the archive at key into dir. One that the store does not have
+// never comes by waiting.
+func (s *Steps) unpack(ctx context.Context, key, dir string) error {
+	_, err := archive.UnpackFromStore(ctx, s.Store, key, dir, limits())
+	if errors.Is(err, store.ErrNotFound) {
+		return fail(run.Cause{Trigger: run.TriggerDependencyUnavailable, Message: fmt.Sprintf(
+			"%s is not in the store at %s: do the starter and this worker use the same BELAY_STORE?", key, s.Store)})
+	}
+	return err
+}
+
+func limits() archive.Limits { return archive.Limits{Bytes: maxArchiveBytes, Files: maxArchiveFiles} }
+
+// copyFolder lays a folder of this machine into dir, as a packed one would be.
+func copyFolder(ctx context.Context, src spec.Source, dir string) error {
+	r, w := io.Pipe()
+	go func() {
+		_, err := archive.Pack(ctx, w, src.Path, archive.Options{Exclude: src.Exclude, Limit: maxArchiveBytes})
+		w.CloseWithError(err)
+	}()
+	_, err := archive.Unpack(ctx, r, dir, limits())
+	return errors.Join(err, r.Close())
+}
+
+// SaveArtifacts stores the files that a stage hands to others, and answers with
+// their key.
+func (s *Steps) SaveArtifacts(ctx context.Context, in SaveInput) (string, error) {
+	unstick(ctx, s.Client, s.Namespace)
+	defer s.beating(ctx)()
+	dirs := s.Host.Dirs(in.Owner.RunKey, in.Owner.Node)
+	key, _, err := archive.PackToStore(ctx, s.Store, "artifacts", dirs.Workspace,
+		archive.Options{Include: in.Paths, Limit: maxArchiveBytes})
+	switch {
+	case errors.Is(err, archive.ErrNoMatch):
+		return "", fail(run.Cause{Trigger: run.TriggerInvalid, Message: fmt.Sprintf("artifacts: %v", err)})
+	case errors.Is(err, archive.ErrTooLarge):
+		return "", fail(run.Cause{Trigger: run.TriggerLimitExceeded, Message: fmt.Sprintf("artifacts: %v", err)})
+	case err != nil:
+		return "", fmt.Errorf("saving artifacts: %w", err)
+	}
+	return key, nil
+}
+
+// Release ends whatever is left of the stage's processes and removes its
+// workspace. What is not there counts as released.
+func (s *Steps) Release(ctx context.Context, owner Owner) error {
+	unstick(ctx, s.Client, s.Namespace)
+	defer s.beating(ctx)()
+	s.forget(owner)
+	if err := s.Proc.EndNode(ctx, processNode(owner.RunKey, owner.Node)); err != nil {
+		return fmt.Errorf("ending what is left of stage %s: %w", owner.Node, err)
+	}
+	if err := s.Host.Release(ctx, owner.RunKey, owner.Node); err != nil {
+		return fmt.Errorf("removing the workspace of stage %s: %w", owner.Node, err)
+	}
+	return nil
+}
+
+// beating sends heartbeats until the function it returns is called, so that a
+// cancel reaches the activity's context and a dead worker is noticed.
+func (s *Steps) beating(ctx context.Context) func() {
+	done := make(chan struct{})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(heartbeatPeriod)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				activity.RecordHeartbeat(ctx)
+			}
+		}
+	}()
+	return func() { close(done); <-stopped }
+}

@@ -1,0 +1,211 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"belay.run/internal/proc"
+	"belay.run/internal/run"
+	"belay.run/internal/secret"
+)
+
+// commands runs the commands of the step one after the other, each as a process
+// tree of its own, within the step's timeout, which counts from here.
+func (a *attempt) commands(env []string) error {
+	clock := time.AfterFunc(a.in.Step.Timeout, func() {
+		a.stop(&stopError{stopTimeout, run.Cause{
+			Trigger: run.TriggerStepTimeout, Message: fmt.Sprintf("the step's timeout of %s is over", a.in.Step.Timeout),
+		}})
+	})
+	defer clock.Stop()
+	for i := range a.in.Step.Run {
+		if err := a.command(i, env); err != nil {
+			return err
+		}
+	}
+	return a.readOutputs()
+}
+
+// command runs one command to its end and reports what its result means.
+func (a *attempt) command(i int, env []string) error {
+	cmd := a.in.Step.Run[i]
+	script := filepath.Join(a.temp, fmt.Sprintf("script-%d", i+1))
+	if err := os.WriteFile(script, []byte(cmd.Script), 0o600); err != nil {
+		return &retryableError{fmt.Errorf("writing the script: %w", err)}
+	}
+	out, errOut := a.mask.Writer(a.log.Stdout()), a.mask.Writer(a.log.Stderr())
+	p, err := a.steps.Proc.Start(a.ctx, proc.Job{
+		Node: processNode(a.key.runKey, a.key.node), Argv: shellArgv(a.in.Step.Shell, script),
+		Dir: filepath.Join(a.dirs.Workspace, filepath.FromSlash(a.in.Step.WorkingDir)), Env: env,
+		Stdout: out, Stderr: errOut, Grace: a.in.Step.GracePeriod, DeadMan: deadMan,
+	})
+	if err != nil {
+		return a.startError(errors.Join(err, out.Close(), errOut.Close()))
+	}
+	if cmd.Timeout > 0 {
+		clock := time.AfterFunc(cmd.Timeout, func() {
+			a.stop(&stopError{stopTimeout, run.Cause{
+				Trigger: run.TriggerCommandTimeout, Message: fmt.Sprintf("the timeout of %s of command %d is over", cmd.Timeout, i+1),
+			}})
+		})
+		defer clock.Stop()
+	}
+	res, err := a.attend(p)
+	err = errors.Join(err, out.Close(), errOut.Close())
+	if errors.Is(err, proc.ErrOutput) {
+		a.note("%v", err)
+	} else if err != nil {
+		return a.stopped(&retryableError{fmt.Errorf("running the process: %w", err)})
+	}
+	return a.verdict(res)
+}
+
+// startError tells a script or host that cannot run the step from a fault that
+// may pass.
+func (a *attempt) startError(err error) error {
+	var refused *proc.StartError
+	passes := errors.Is(err, proc.ErrNoResources) || errors.Is(err, proc.ErrSupervisor)
+	if errors.As(err, &refused) && !passes {
+		return failed(run.TriggerInvalid, "%v", err)
+	}
+	return a.stopped(&retryableError{fmt.Errorf("starting the process: %w", err)})
+}
+
+// attend waits for the process, and ends it when the attempt is stopped.
+func (a *attempt) attend(p *proc.Process) (proc.Result, error) {
+	a.mu.Lock()
+	a.process = p
+	a.mu.Unlock()
+	release := context.AfterFunc(a.ctx, func() {
+		var stop *stopError
+		a.setPhase(PhaseEnding)
+		if errors.As(context.Cause(a.ctx), &stop) && stop.kind == stopShutdown {
+			p.Kill()
+			return
+		}
+		p.Terminate()
+	})
+	defer release()
+	res, err := p.Wait()
+	a.mu.Lock()
+	a.process = nil
+	a.mu.Unlock()
+	return res, err
+}
+
+// verdict says what the end of a process means for the step. What was stopped
+// from outside ended because of that, whatever its exit code.
+func (a *attempt) verdict(res proc.Result) error {
+	a.res.CPU += res.CPU.Seconds()
+	a.res.MaxRSS = max(a.res.MaxRSS, res.MaxRSS)
+	a.res.Signal = res.Signal
+	if res.ExitCode >= 0 {
+		code := res.ExitCode
+		a.res.ExitCode = &code
+	}
+	if !res.Gone {
+		a.note("%s", res.GoneNote)
+	}
+	if res.Leftover > 0 {
+		a.note("%d processes were left running in the background and were ended", res.Leftover)
+	}
+	if err := a.stopped(nil); err != nil {
+		return err
+	}
+	switch {
+	case res.DeadMan:
+		return failed(run.TriggerWorkerLost, "Temporal could not be reached for %s, so the step was ended", deadMan)
+	case res.SupervisorLost || res.Signal != "" || res.ExitCode < 0:
+		return &retryableError{failed(run.TriggerProcessCrashed, "%s", res)}
+	case res.ExitCode != 0:
+		return a.exitError(res)
+	}
+	return nil
+}
+
+// exitError is the failure of a process with a code, retryable on the codes that
+// the step names, or on any where it names none.
+func (a *attempt) exitError(res proc.Result) error {
+	err := failed(run.TriggerExitCode, "%s", res)
+	if codes := a.in.Step.Retry.ExitCodes; len(codes) == 0 || slices.Contains(codes, res.ExitCode) {
+		return &retryableError{err}
+	}
+	return err
+}
+
+// shellArgv is the command line that runs a script file. sh and bash stop at the
+// first command that fails; any other shell is a command line of its own.
+func shellArgv(shell, script string) []string {
+	switch shell {
+	case "", "sh":
+		return []string{"/bin/sh", "-e", script}
+	case "bash":
+		return []string{"bash", "-eo", "pipefail", script}
+	}
+	return append(strings.Fields(shell), script)
+}
+
+// environment is what the process sees: the worker's allowed variables, the
+// step's place, its own variables, its secrets.
+func (a *attempt) environment() ([]string, error) {
+	env := environ{}
+	for _, kv := range a.steps.Environment {
+		name, value, _ := strings.Cut(kv, "=")
+		env[name] = value
+	}
+	env["CI"], env["HOME"], env["TMPDIR"] = "true", a.dirs.Home, filepath.Join(a.temp, "tmp")
+	env.add(a.in.Env)
+	env.add(a.in.Vars)
+	env["BELAY_ATTEMPT"] = fmt.Sprint(a.number)
+	env["BELAY_WORKSPACE"], env["BELAY_CACHE"] = a.dirs.Workspace, a.steps.Host.Cache()
+	env["BELAY_OUTPUT"] = a.outputFile()
+	values, err := a.secrets()
+	if err != nil {
+		return nil, err
+	}
+	env.add(values)
+	return env.list(), nil
+}
+
+// secrets reads the secrets that the step lists, at the moment of use.
+func (a *attempt) secrets() (map[string]string, error) {
+	values, err := secret.Load(a.ctx, a.steps.Secrets, a.in.Step.Secrets)
+	if errors.Is(err, secret.ErrNotFound) {
+		return nil, failed(run.TriggerInvalid, "%v", err)
+	}
+	if err != nil {
+		return nil, &retryableError{failed(run.TriggerDependencyUnavailable, "%v", err)}
+	}
+	if a.mask, err = secret.NewMasker(values...); err != nil {
+		return nil, failed(run.TriggerInvalid, "%v", err)
+	}
+	out := make(map[string]string, len(values))
+	for _, v := range values {
+		out[v.Name()] = v.Reveal()
+	}
+	return out, nil
+}
+
+// environ is an environment by name.
+type environ map[string]string
+
+func (e environ) add(vars map[string]string) {
+	for k, v := range vars {
+		e[k] = v
+	}
+}
+
+func (e environ) list() []string {
+	out := make([]string, 0, len(e))
+	for k, v := range e {
+		out = append(out, k+"="+v)
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,80 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"belay.run/activities"
+	"belay.run/internal/run"
+)
+
+// heed stops the run when its workflow is cancelled. Temporal cancels the stages
+// in the same moment; why, they are told as soon as it is known.
+func (p *pipeline) heed(ctx workflow.Context) {
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		ctx.Done().Receive(ctx, nil)
+		d, _ := workflow.NewDisconnectedContext(ctx)
+		if !p.stop(d, run.Cancelled, &run.Cause{Trigger: run.TriggerUser}) {
+			return
+		}
+		p.asking = true
+		defer func() { p.asking = false }()
+		var why activities.CancelCause
+		var control *activities.Control
+		err := workflow.ExecuteActivity(workflow.WithActivityOptions(d, controlOptions()), control.CancelCause,
+			activities.CauseInput{WorkflowID: p.doc.ID, RunID: p.doc.RunID}).Get(d, &why)
+		if err != nil {
+			workflow.GetLogger(d).Warn("could not read why the run was cancelled", "error", err)
+			why.Cause = *p.halt.cause
+		}
+		p.halt.cause = &why.Cause
+		p.doc.Cause = p.halt.cause
+		for _, n := range p.nodes {
+			n.tell(d, p.halt.cause)
+		}
+	})
+}
+
+// stop stops the run, once, with everything below it. It reports whether this
+// call was the one that did. A run that has failed and only runs its finally
+// steps stays failed.
+func (p *pipeline) stop(ctx workflow.Context, status run.Status, cause *run.Cause) bool {
+	if p.halt.on() || (p.bodyOver && p.failed.status != "") {
+		return false
+	}
+	p.doc.Status, p.doc.Cause = run.Cancelling, cause
+	if status != run.Cancelled {
+		for _, n := range p.nodes {
+			n.tell(ctx, cause)
+		}
+	}
+	p.halt.stop(status, cause)
+	p.describe(ctx)
+	return true
+}
+
+// abort is what a stage that failed under on_failure: abort does to the others:
+// those that run are cancelled, those that have not started are skipped, save
+// that those whose when reads a status decide for themselves.
+func (p *pipeline) abort(ctx workflow.Context, cause *run.Cause) {
+	if p.blocked != nil {
+		return
+	}
+	p.blocked = cause
+	for _, n := range p.nodes {
+		if !n.readsStatus() {
+			n.stop(ctx, cause)
+		}
+	}
+}
+
+// leaveOutFinally passes --now on: finally steps that have not run do not, those
+// that run are ended.
+func (p *pipeline) leaveOutFinally(ctx workflow.Context) {
+	p.now = true
+	for _, n := range p.nodes {
+		n.signal(ctx, NowSignal, nil)
+	}
+	if p.last != nil {
+		p.last.stop(ctx, cancelledFinally(run.FinallyStage))
+	}
+}

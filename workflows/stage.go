@@ -1,0 +1,244 @@
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"belay.run/activities"
+	"belay.run/internal/run"
+	"belay.run/internal/spec"
+)
+
+// stage is the state of one stage's workflow.
+type stage struct {
+	in     StageInput
+	spec   *spec.Stage
+	doc    run.Stage
+	index  map[string]int // step name to its place in doc.Steps
+	owner  activities.Owner
+	env    map[string]string
+	halt   halt
+	failed failure
+	// blocked is the failure after which ordinary steps are skipped.
+	blocked *run.Cause
+	// outputs and groups are what expressions of later steps read.
+	outputs map[string]map[string]string
+	groups  map[string]run.Status
+	// outputBytes is the size of all outputs so far.
+	outputBytes int
+	flights     workflow.Semaphore
+	cancels     map[string]workflow.CancelFunc // of the steps that run, by node
+	nodeAsk     map[string]*run.Cause          // steps that somebody cancelled alone
+	host        *activities.Binding
+	now         bool // leave out what finally has not run yet
+	ending      int  // End activities under way
+	// endFinally ends the finally steps that run; nil while none do.
+	endFinally workflow.CancelFunc
+	hostLost   bool
+	// movedForFinally: the finally steps run on another host than the others.
+	movedForFinally bool
+	bodyOver        bool       // only finally and release are left
+	above           *run.Cause // why the stage was cancelled from above, once known
+}
+
+// Stage runs one stage, or one leg of it: it takes a host, fills a workspace,
+// runs the steps, then the finally steps, gives the workspace back and confirms.
+// It returns the stage's document, as a result or in the details of the error.
+func Stage(ctx workflow.Context, in StageInput) (*run.Stage, error) {
+	s, err := newStage(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	s.body(ctx)
+	s.runFinally(ctx)
+	s.release(ctx)
+	return s.close(ctx)
+}
+
+func newStage(ctx workflow.Context, in StageInput) (*stage, error) {
+	info := workflow.GetInfo(ctx)
+	node := run.StageNode(in.Stage.Name, in.Leg)
+	now := workflow.Now(ctx)
+	s := &stage{
+		in: in, spec: &in.Stage, env: map[string]string{},
+		doc: run.Stage{
+			Name: in.Stage.Name, Leg: in.Leg, Node: node, Status: run.Running, StartedAt: &now, Finally: in.Finally,
+			WorkflowID: info.WorkflowExecution.ID, RunID: info.WorkflowExecution.RunID,
+		},
+		owner: activities.Owner{
+			RunKey: in.RunKey, Node: node,
+			WorkflowID: info.WorkflowExecution.ID, RunID: info.WorkflowExecution.RunID,
+		},
+		outputs: map[string]map[string]string{},
+		groups:  map[string]run.Status{},
+		cancels: map[string]workflow.CancelFunc{},
+		nodeAsk: map[string]*run.Cause{},
+		flights: workflow.NewSemaphore(ctx, maxInFlight),
+	}
+	s.layOut()
+	if err := workflow.SetQueryHandler(ctx, StatusQuery, func() (*run.Stage, error) { return &s.doc, nil }); err != nil {
+		return nil, fmt.Errorf("setting the status query: %w", err)
+	}
+	if err := s.listen(ctx); err != nil {
+		return nil, err
+	}
+	s.describe(ctx)
+	return s, nil
+}
+
+// layOut lists every step of the stage in its document, all pending.
+func (s *stage) layOut() {
+	s.index = map[string]int{}
+	add := func(steps []spec.Step, group string, finally bool) {
+		for i := range steps {
+			s.index[steps[i].Name] = len(s.doc.Steps)
+			s.doc.Steps = append(s.doc.Steps, run.Step{
+				Name: steps[i].Name, Node: run.StepNode(s.doc.Node, steps[i].Name),
+				Group: group, Status: run.Pending, Finally: finally,
+			})
+		}
+	}
+	for _, list := range []struct {
+		steps   []spec.Step
+		finally bool
+	}{{s.spec.Steps, s.in.Finally}, {s.spec.Finally, true}} {
+		for i := range list.steps {
+			if group := &list.steps[i]; len(group.Parallel) > 0 {
+				add(group.Parallel, group.Name, list.finally)
+			} else {
+				add(list.steps[i:i+1], "", list.finally)
+			}
+		}
+	}
+}
+
+func (s *stage) step(name string) *run.Step { return &s.doc.Steps[s.index[name]] }
+
+// body runs everything of the stage that a cancel or its timeout ends.
+func (s *stage) body(ctx workflow.Context) {
+	work, cancel := workflow.WithCancel(ctx)
+	s.halt.cancel = cancel
+	defer cancel()
+	s.heed(ctx)
+	s.startClock(work)
+	for rerun := 0; ; rerun++ {
+		s.attempt(work)
+		if !s.hostLost || s.spec.OnWorkerLost != spec.LostRerun || rerun == maxReruns || s.halt.on() {
+			break
+		}
+		s.startOver(rerun)
+	}
+	awaitHalt(ctx, &s.halt)
+	s.bodyOver = true
+	s.skipRest()
+}
+
+// attempt takes a host and runs the stage's steps on it.
+func (s *stage) attempt(ctx workflow.Context) {
+	if err := s.evaluateEnv(); err != nil {
+		s.fail(&run.Cause{Trigger: run.TriggerInvalid, Source: s.doc.Node, Message: err.Error()})
+		return
+	}
+	if s.needsHost() {
+		if cause := s.takeHost(ctx); cause != nil {
+			s.fail(cause)
+			return
+		}
+	}
+	s.sequence(ctx, s.spec.Steps, s.in.Finally)
+	if len(s.spec.Artifacts) > 0 && s.failed.status == "" && !s.halt.on() {
+		if cause := s.saveArtifacts(ctx); cause != nil {
+			s.fail(cause)
+		}
+	}
+}
+
+// fail makes the stage end with cause, unless something stopped it before.
+func (s *stage) fail(cause *run.Cause) {
+	s.failed.note(cause.Trigger.Status(), cause)
+	s.blocked = cause
+}
+
+// startOver forgets what the lost host had done: the stage begins anew.
+func (s *stage) startOver(rerun int) {
+	s.doc.Notes = append(s.doc.Notes, fmt.Sprintf("host %s was lost; begun again elsewhere (%d of %d)",
+		s.host.Host, rerun+1, maxReruns))
+	s.host, s.hostLost, s.blocked, s.failed = nil, false, nil, failure{}
+	s.outputBytes = 0
+	s.outputs, s.groups = map[string]map[string]string{}, map[string]run.Status{}
+	s.doc.Steps = nil
+	s.layOut()
+}
+
+// startClock stops the stage when its timeout is over. It counts from the start
+// of the stage.
+func (s *stage) startClock(ctx workflow.Context) {
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		timer := workflow.NewTimerWithOptions(ctx, s.spec.Timeout, workflow.TimerOptions{Summary: "timeout of the stage"})
+		if timer.Get(ctx, nil) == nil {
+			s.stop(ctx, run.TimedOut, &run.Cause{
+				Trigger: run.TriggerStageTimeout, Source: s.doc.Node,
+				Message: fmt.Sprintf("the stage's timeout of %s is over", s.spec.Timeout),
+			})
+		}
+	})
+}
+
+// skipRest marks what never started: because the stage was stopped, or because
+// of what failed before.
+func (s *stage) skipRest() {
+	why := s.failed.cause
+	if s.halt.on() {
+		why = s.halt.cause
+	}
+	for i := range s.doc.Steps {
+		if st := &s.doc.Steps[i]; st.Status == run.Pending && (!st.Finally || s.in.Finally) {
+			st.Status, st.Cause = run.Skipped, because(why)
+		}
+	}
+}
+
+// close settles the stage's state and confirms it to the pipeline.
+func (s *stage) close(ctx workflow.Context) (*run.Stage, error) {
+	s.awaitCause(ctx)
+	for i := range s.doc.Steps {
+		st := &s.doc.Steps[i]
+		if st.Status == run.Pending {
+			st.Status, st.Cause = run.Skipped, because(s.halt.cause)
+		}
+		if st.Status == run.Cancelled && st.Cause == nil {
+			st.Cause = s.halt.cause
+		}
+	}
+	s.doc.Status, s.doc.Cause = run.Succeeded, nil
+	switch {
+	case s.halt.on():
+		s.doc.Status, s.doc.Cause = s.halt.status, s.halt.cause
+	case s.failed.status != "":
+		s.doc.Status, s.doc.Cause = s.failed.status, s.failed.cause
+	}
+	now := workflow.Now(ctx)
+	s.doc.EndedAt, s.doc.WaitingFor, s.doc.Outputs = &now, nil, s.outputs
+	s.describe(ctx)
+	publish(ctx, s.doc.Status)
+	if err := closeAs(s.doc.Status, s.doc.Cause, s.doc); err != nil {
+		return nil, err
+	}
+	return &s.doc, nil
+}
+
+// publish sets the search attribute by which runs and stages are found by state.
+func publish(ctx workflow.Context, status run.Status) {
+	key := temporal.NewSearchAttributeKeyKeyword(AttrStatus)
+	if err := workflow.UpsertTypedSearchAttributes(ctx, key.ValueSet(string(status))); err != nil {
+		workflow.GetLogger(ctx).Warn("could not set the status search attribute", "error", err)
+	}
+}
+
+// wait shows in the status what the stage waits for.
+func (s *stage) wait(ctx workflow.Context, kind, name string) {
+	now := workflow.Now(ctx)
+	s.doc.WaitingFor = &run.WaitingFor{Kind: kind, Name: name, Since: &now}
+}

@@ -1,0 +1,69 @@
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"belay.run/activities"
+	"belay.run/internal/run"
+)
+
+// runFinally runs the stage's finally steps, however the others ended, in time
+// of their own that no cancel takes from them. They are left out where somebody
+// asked for --now, and where the stage was cancelled before it had a host.
+func (s *stage) runFinally(ctx workflow.Context) {
+	steps := s.spec.Finally
+	if len(steps) == 0 || s.now || (s.needsHost() && s.host == nil) {
+		return
+	}
+	d, _ := workflow.NewDisconnectedContext(ctx)
+	fctx, cancel := workflow.WithCancel(d)
+	defer cancel()
+	s.endFinally = cancel
+	defer func() { s.endFinally = nil }()
+	s.clockFinally(fctx)
+	if s.hostLost && !s.moveForFinally(fctx) {
+		return
+	}
+	before := s.failed
+	s.sequence(fctx, steps, true)
+	if s.hostLost {
+		s.failed.note(run.Failed, &run.Cause{Trigger: run.TriggerWorkerLost, Source: s.doc.Node, Message: activities.ErrLost.Error()})
+	}
+	if before.status == "" && s.failed.status != "" {
+		s.doc.Notes = append(s.doc.Notes, "the stage failed in its finally steps")
+	}
+}
+
+// clockFinally ends the finally steps when finally_timeout is over.
+func (s *stage) clockFinally(ctx workflow.Context) {
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		timer := workflow.NewTimerWithOptions(ctx, s.spec.FinallyTimeout, workflow.TimerOptions{Summary: "finally_timeout"})
+		if timer.Get(ctx, nil) != nil || s.endFinally == nil {
+			return
+		}
+		cause := &run.Cause{
+			Trigger: run.TriggerStageTimeout, Source: s.doc.Node,
+			Message: fmt.Sprintf("the finally_timeout of %s is over", s.spec.FinallyTimeout),
+		}
+		nodes := s.runningNodes(true)
+		for _, node := range nodes {
+			s.nodeAsk[node] = cause
+		}
+		s.failed.note(run.TimedOut, cause)
+		s.endFinally()
+		s.end(ctx, nodes, cause)
+	})
+}
+
+// moveForFinally takes another host for the finally steps of a stage that lost
+// its own. They learn of it by BELAY_WORKER_LOST=1 and a fresh workspace.
+func (s *stage) moveForFinally(ctx workflow.Context) bool {
+	s.host, s.hostLost, s.movedForFinally = nil, false, true
+	cause := s.takeHost(ctx)
+	if cause != nil {
+		s.doc.Notes = append(s.doc.Notes, fmt.Sprintf("finally did not run: no other host could be had: %s", cause))
+	}
+	return cause == nil
+}
