@@ -77,12 +77,10 @@ func (h *Host) Sweep(ctx context.Context, live func(context.Context, Binding) (b
 	if errors.Is(err, errDamaged) {
 		err = nil // swept as strays below
 	}
-	errs := []error{err}
 	for _, b := range bindings {
-		errs = append(errs, h.sweepBinding(ctx, b, live))
+		err = errors.Join(err, h.sweepBinding(ctx, b, live))
 	}
-	errs = append(errs, h.sweepStrays(ctx))
-	return errors.Join(errs...)
+	return errors.Join(err, h.sweepStrays(ctx))
 }
 
 func (h *Host) sweepBinding(ctx context.Context, b Binding, live func(context.Context, Binding) (bool, error)) error {

@@ -5,16 +5,36 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
+
+// newPrefix begins the names of files that are being written.
+const newPrefix = ".new-"
+
+// dropHalfWritten removes what a process that was killed had not finished
+// writing. Only who has the lock may.
+func dropHalfWritten(dir string) error {
+	var errs []error
+	for _, d := range []string{dir, filepath.Join(dir, bindingsDir)} {
+		entries, err := os.ReadDir(d)
+		errs = append(errs, err)
+		for _, e := range entries {
+			if strings.HasPrefix(e.Name(), newPrefix) {
+				errs = append(errs, os.Remove(filepath.Join(d, e.Name())))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // writeFile writes a small file so that whoever reads it sees all of it or
 // none. It does not wait for the disk: nothing in a state directory is gone on
 // with after the machine went down, and a disk that builds write to can take
 // seconds.
 func writeFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	f, err := os.CreateTemp(filepath.Dir(path), newPrefix+"*")
 	if err != nil {
 		return err
 	}

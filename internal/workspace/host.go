@@ -48,7 +48,7 @@ func Open(dir string) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{dir: abs, lock: lock}
-	if err := h.identify(); err != nil {
+	if err := errors.Join(dropHalfWritten(abs), h.identify()); err != nil {
 		return nil, errors.Join(explain(abs, "opening", err), h.Close())
 	}
 	return h, nil
@@ -125,7 +125,7 @@ func makeDirs(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	if err := os.Chmod(dir, 0o700); err != nil {
+	if err := os.Chmod(dir, 0o700); err != nil { //nolint:gosec // a directory is entered by its owner
 		return err
 	}
 	for _, name := range []string{bindingsDir, stagesDir, trashDir, cacheDir} {

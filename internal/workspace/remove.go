@@ -89,8 +89,7 @@ func retryRemoval(ctx context.Context, pass func(context.Context) error) error {
 
 // retryable reports whether a later pass may get further.
 func retryable(err error) bool {
-	var mounted *MountedError
-	if errors.As(err, &mounted) {
+	if _, mounted := errors.AsType[*MountedError](err); mounted {
 		return false
 	}
 	for _, transient := range []unix.Errno{
@@ -275,8 +274,7 @@ func (r *removal) report(path string, err error) {
 	if err == nil || errors.Is(err, errReported) {
 		return
 	}
-	var mounted *MountedError
-	if !errors.As(err, &mounted) {
+	if _, mounted := errors.AsType[*MountedError](err); !mounted {
 		err = fmt.Errorf("removing %q: %w", path, err)
 	}
 	switch {

@@ -1,0 +1,41 @@
+package workspace
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain also is the child process of tests that need another user, or
+// another process at all.
+func TestMain(m *testing.M) {
+	if role := os.Getenv("WORKSPACE_TEST_ROLE"); role != "" {
+		if err := playRole(role, os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func playRole(role string, args []string) error {
+	h, err := Open(args[0])
+	if err != nil {
+		return err
+	}
+	switch role {
+	case "open":
+		return h.Close()
+	case "die-bound":
+		if _, err := h.Bind(contextForRole(), Binding{RunKey: "run", Node: "build", WorkflowID: "wf"}); err != nil {
+			return err
+		}
+		os.Exit(0) // without closing, as a killed worker
+	case "remove":
+		return h.Remove(contextForRole(), args[1])
+	}
+	return fmt.Errorf("unknown role %q", role)
+}
