@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -25,15 +26,20 @@ const (
 // takes what it prints as the value, without one newline at the end. Exit code
 // 3 means that it does not know the name, any other but 0 that it failed. What
 // it writes to standard error is never shown, since it may hold secrets.
-func Exec(command ...string) Provider { return program(command) }
+func Exec(command ...string) Provider {
+	return program{command: command, timeout: execTimeout}
+}
 
-type program []string
+type program struct {
+	command []string
+	timeout time.Duration
+}
 
 func (c program) Get(ctx context.Context, name string) (Value, error) {
 	if err := checkName(name); err != nil {
 		return Value{}, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, execTimeout, fmt.Errorf("no answer after %s", execTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %s", c.timeout))
 	defer cancel()
 	text, err := c.run(ctx, name)
 	var exit *exec.ExitError
@@ -45,14 +51,14 @@ func (c program) Get(ctx context.Context, name string) (Value, error) {
 	case errors.As(err, &exit) && exit.ExitCode() == exitUnknown:
 		return Value{}, notFound(name, c.Where(name))
 	case errors.As(err, &exit):
-		err = fmt.Errorf("%s; its standard error is not shown, since it may hold secrets: try it by hand", exit)
+		err = fmt.Errorf("%w; its standard error is not shown, since it may hold secrets: try it by hand", exit)
 	}
 	return Value{}, fmt.Errorf("secret %s: %s: %w", name, c.Where(name), err)
 }
 
 func (c program) run(ctx context.Context, name string) (string, error) {
-	args := append(c[1:len(c):len(c)], name)
-	cmd := exec.CommandContext(ctx, c[0], args...) //nolint:gosec // the operator configures it
+	args := append(slices.Clone(c.command[1:]), name)
+	cmd := exec.CommandContext(ctx, c.command[0], args...)
 	out := &bounded{}
 	cmd.Stdout = out
 	// A process group of its own, so that what the command started ends too.
@@ -67,7 +73,7 @@ func (c program) run(ctx context.Context, name string) (string, error) {
 }
 
 func (c program) Where(string) string {
-	return "the command " + strings.Join(c, " ")
+	return "the command " + strings.Join(c.command, " ")
 }
 
 // bounded keeps up to maxSize bytes and fails after that, which ends the
