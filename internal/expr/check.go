@@ -41,7 +41,7 @@ func (c *Checker) String(template string, names Members) ([]Ref, []*Error) {
 		refs, errs = append(refs, r...), append(errs, e...)
 		if len(e) == 0 && t != nil && !scalar(t) {
 			errs = append(errs, &Error{
-				Offset: p.offset, Message: fmt.Sprintf("`%s` is %s, which has no text form", p.brief(), typeName(t)),
+				Offset: p.begin(), Message: fmt.Sprintf("`%s` is %s, which has no text form", p.brief(), typeName(t)),
 				Hint: "make one text of a list with join",
 			})
 		}
@@ -58,7 +58,7 @@ func (c *Checker) Bool(cond string, names Members) ([]Ref, []*Error) {
 	refs, t, errs := c.check(p, names)
 	if len(errs) == 0 && t != nil && t.Kind() != reflect.Bool && t.Kind() != reflect.Interface {
 		errs = append(errs, &Error{
-			Offset: p.offset, Message: fmt.Sprintf("a condition must be true or false, `%s` is %s", p.brief(), typeName(t)),
+			Offset: p.begin(), Message: fmt.Sprintf("a condition must be true or false, `%s` is %s", p.brief(), typeName(t)),
 			Hint: "compare it with something, such as == \"x\"",
 		})
 	}
@@ -176,7 +176,7 @@ func (r *resolver) reference(node *ast.Node) {
 	}
 	first := steps[0].node
 	if name.Kind == KindGroup {
-		r.fail(first, "it holds "+list(name.Members.Names()), "`%s` is a group of names, not a value", written(path))
+		r.fail(first, "it holds "+list(name.Members.Names()), "`%s` is a group of names, not a value", Written(path...))
 		return
 	}
 	r.refs = append(r.refs, Ref{Path: path, Kind: name.Kind, Offset: r.part.at(first)})
@@ -229,7 +229,7 @@ func (r *resolver) unknown(s step, before []step, in Members) {
 		hint = "there is " + list(names)
 	}
 	of := ""
-	if len(before) > 0 {
+	if len(before) > 1 {
 		of = " in " + writtenSteps(before)
 	}
 	r.fail(s.node, hint, "unknown %s %s%s", in.Noun(), s.name, of)

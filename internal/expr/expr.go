@@ -84,7 +84,7 @@ func Bool(cond string, s Scope) (bool, error) {
 	}
 	b, ok := v.(bool)
 	if !ok {
-		return false, &Error{Offset: p.offset, Message: fmt.Sprintf("the condition `%s` is %s, not true or false", p.brief(), describe(v))}
+		return false, &Error{Offset: p.begin(), Message: fmt.Sprintf("the condition `%s` is %s, not true or false", p.brief(), describe(v))}
 	}
 	return b, nil
 }
@@ -98,18 +98,18 @@ func interpolate(p part, s Scope) (string, error) {
 	switch {
 	case v == nil:
 		return "", &Error{
-			Offset:  p.offset,
+			Offset:  p.begin(),
 			Message: fmt.Sprintf("`%s` has no value", p.brief()),
 			Hint:    "give a default: ${{ " + p.brief() + ` ?? "none" }}`,
 		}
 	case !ok:
 		return "", &Error{
-			Offset:  p.offset,
+			Offset:  p.begin(),
 			Message: fmt.Sprintf("`%s` is %s, which has no text form", p.brief(), describe(v)),
 			Hint:    "make one text of a list with join",
 		}
 	case !utf8.ValidString(t):
-		return "", &Error{Offset: p.offset, Message: fmt.Sprintf("`%s` is not valid UTF-8", p.brief())}
+		return "", &Error{Offset: p.begin(), Message: fmt.Sprintf("`%s` is not valid UTF-8", p.brief())}
 	}
 	return t, nil
 }

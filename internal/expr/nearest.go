@@ -10,7 +10,7 @@ func Nearest(name string, names []string) string {
 		if abs(len(n)-len(name)) >= distance {
 			continue
 		}
-		if d := editDistance(strings.ToLower(name), strings.ToLower(n)); d < distance {
+		if d := editDistance(strings.ToLower(name), strings.ToLower(n)); d < distance && d < len(name) {
 			best, distance = n, d
 		}
 	}

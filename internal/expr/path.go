@@ -73,8 +73,8 @@ func pathOf(n ast.Node) ([]string, *pathError) {
 	return path, nil
 }
 
-// written is a reference as one writes it.
-func written(path []string) string {
+// Written is a reference as one writes it in an expression.
+func Written(path ...string) string {
 	var b strings.Builder
 	for i, name := range path {
 		switch {
@@ -94,7 +94,7 @@ func writtenSteps(steps []step) string {
 	for i, s := range steps {
 		path[i] = s.name
 	}
-	return written(path)
+	return Written(path...)
 }
 
 func plainName(s string) bool {

@@ -29,6 +29,11 @@ func (p part) at(n ast.Node) int {
 	return p.offset + bytesOf(p.text, n.Location().From)
 }
 
+// begin is the offset in the template of the first thing of the expression.
+func (p part) begin() int {
+	return p.offset + len(p.text) - len(strings.TrimLeft(p.text, " \t\r\n"))
+}
+
 // brief is the expression as messages quote it.
 func (p part) brief() string {
 	const limit = 80

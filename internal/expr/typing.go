@@ -116,7 +116,7 @@ func translate(m string) (message, hint string) {
 	if g := mismatchRE.FindStringSubmatch(m); g != nil {
 		left, right := goType(g[2]), goType(g[3])
 		if left != right && strings.Contains(left+right, "text") && strings.Contains(left+right, "number") {
-			hint = "quote the number, or convert the text with int( ) or float( )"
+			hint = `3 is a number and "3" a text; string( ), int( ) and float( ) convert`
 		}
 		return fmt.Sprintf("%s does not work between %s and %s", g[1], left, right), hint
 	}

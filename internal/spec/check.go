@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -34,6 +35,15 @@ type checker struct {
 	stages  map[string]*rawStage
 	// usedSecrets and usedInputs are those that something reads.
 	usedSecrets, usedInputs map[string]bool
+
+	expr *expr.Checker
+	// baseScope is what all expressions may read, pipelineEnv the variables of
+	// the pipeline.
+	baseScope   *scope
+	pipelineEnv *expr.Name
+	// matrices and stageCache are by stage.
+	matrices   map[string]*Matrix
+	stageCache map[string]*expr.Name
 }
 
 func (p *parser) check(raw rawFile) *File {
@@ -41,8 +51,10 @@ func (p *parser) check(raw rawFile) *File {
 		p: p, raw: raw, file: &File{Name: raw.name.v, Path: p.path},
 		secrets: map[string]bool{}, stages: map[string]*rawStage{},
 		usedSecrets: map[string]bool{}, usedInputs: map[string]bool{},
+		expr: expr.NewChecker(), matrices: map[string]*Matrix{}, stageCache: map[string]*expr.Name{},
 	}
 	c.file.Inputs = c.inputs(raw.inputs.v)
+	c.baseScope, c.pipelineEnv = c.base(), envGroup(raw.env.v)
 	c.declareSecrets()
 	c.declareStages()
 	c.needs()
@@ -60,8 +72,12 @@ func (p *parser) check(raw rawFile) *File {
 	for i := range raw.stages.v {
 		plan.Stages = append(plan.Stages, c.stage(raw.stages.v[i]))
 	}
-	held := newHolder(plan.FinallyTimeout, "finally_timeout", raw.env.v)
-	plan.Finally = c.steps(raw.finally.v, held, map[string]*yaml.Node{})
+	c.templates(raw.env.v, c.baseScope)
+	scopes := c.scopes(nil, nil)
+	scopes.before.add(raw.finally.v)
+	plan.Finally = c.steps(raw.finally.v, stepContext{
+		holder: newHolder(plan.FinallyTimeout, "finally_timeout", raw.env.v), scopes: scopes, names: map[string]*yaml.Node{},
+	})
 	c.countSteps(raw.finally)
 	c.unused()
 	return c.file
@@ -91,6 +107,9 @@ func (c *checker) declareStages() {
 			continue
 		}
 		c.stages[s.name.v] = s
+		if m := c.matrix(*s); m != nil {
+			c.matrices[s.name.v] = m
+		}
 	}
 }
 
@@ -99,6 +118,11 @@ func (c *checker) unused() {
 	for _, s := range c.raw.secrets.v {
 		if !c.usedSecrets[s.v] {
 			c.p.warnf(s.node, "give it to a step: secrets: ["+s.v+"]", "the secret %s is given to no step", s.v)
+		}
+	}
+	for _, e := range c.raw.inputs.v {
+		if !c.usedInputs[e.key] {
+			c.p.warnf(e.at, "", "nothing reads the input %s", e.key)
 		}
 	}
 }
@@ -110,7 +134,6 @@ func (c *checker) stage(in val[rawStage]) Stage {
 	out := Stage{
 		Name:           raw.name.v,
 		Needs:          values(raw.needs.v),
-		When:           c.condition(raw.when),
 		RunsOn:         raw.runsOn.v,
 		Env:            envOf(raw.env.v),
 		Artifacts:      values(raw.artifacts.v),
@@ -120,15 +143,30 @@ func (c *checker) stage(in val[rawStage]) Stage {
 		OnWorkerLost:   raw.onWorkerLost.or(LostFail),
 	}
 	c.fits(raw.timeout, "the timeout of the stage", plan.Timeout, "that of the pipeline", c.raw.timeout.given())
-	out.Matrix = c.matrix(raw)
+	out.Matrix = c.matrices[raw.name.v]
 	for _, a := range raw.artifacts.v {
 		c.artifact(a)
 	}
 	c.countSteps(raw.steps)
 	c.countSteps(raw.finally)
-	names := map[string]*yaml.Node{}
-	out.Steps = c.steps(raw.steps.v, newHolder(out.Timeout, "the timeout of the stage", c.raw.env.v, raw.env.v), names)
-	out.Finally = c.steps(raw.finally.v, newHolder(out.FinallyTimeout, "finally_timeout", c.raw.env.v, raw.env.v), names)
+	used := map[string]bool{}
+	scopes := c.scopes(&raw, used)
+	out.When = c.condition(raw.when, scopes.when)
+	c.template(raw.runsOn, scopes.env)
+	c.templates(raw.env.v, scopes.env)
+	ctx := stepContext{
+		holder: newHolder(out.Timeout, "the timeout of the stage", c.raw.env.v, raw.env.v),
+		scopes: scopes, names: map[string]*yaml.Node{},
+	}
+	out.Steps = c.steps(raw.steps.v, ctx)
+	ctx.holder = newHolder(out.FinallyTimeout, "finally_timeout", c.raw.env.v, raw.env.v)
+	out.Finally = c.steps(raw.finally.v, ctx)
+	for _, k := range raw.matrix.v.keys {
+		if !used[k.key] {
+			c.p.warnf(k.at, fmt.Sprintf("hand it to a step: env: {%s: \"${{ matrix.%s }}\"}", strings.ToUpper(k.key), k.key),
+				"nothing reads matrix.%s", k.key)
+		}
+	}
 	return out
 }
 

@@ -166,9 +166,13 @@ func excerpt(line string, column int) (string, int) {
 	}, line), column
 }
 
+// sortProblems sorts by place.
 func sortProblems(ps []Problem) []Problem {
 	slices.SortStableFunc(ps, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), strings.Compare(a.Message, b.Message))
 	})
-	return ps
+	// What an alias repeats is said once.
+	return slices.CompactFunc(ps, func(a, b Problem) bool {
+		return a.Line == b.Line && a.Column == b.Column && a.Message == b.Message
+	})
 }

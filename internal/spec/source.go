@@ -23,6 +23,10 @@ func (c *checker) sourceOf(raw rawSource) *Source {
 			c.p.errorf(v.node, "", "%s begins with a -, and would be read as an option", quote(v.v))
 		}
 	}
+	names := c.sourceScope()
+	c.template(raw.path, names)
+	c.template(raw.git, names)
+	c.template(raw.ref, names)
 	return &Source{Path: raw.path.v, Exclude: values(raw.exclude.v), Git: raw.git.v, Ref: raw.ref.v}
 }
 

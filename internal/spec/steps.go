@@ -38,12 +38,20 @@ func newHolder(timeout time.Duration, name string, env ...[]entry[string]) holde
 // sizeOf is what a variable takes in an environment: name=value and a NUL.
 func sizeOf(e entry[string]) int { return len(e.key) + len("=") + len(e.val.v) + 1 }
 
-// steps checks a list of steps and freezes it. Names are those taken so far in
-// the stage.
-func (c *checker) steps(list []val[rawStep], in holder, names map[string]*yaml.Node) []Step {
+// stepContext is what checking the steps of a stage needs to know.
+type stepContext struct {
+	holder holder
+	scopes stageScopes
+	// names are those taken so far in the stage.
+	names map[string]*yaml.Node
+}
+
+// steps checks a list of steps and freezes it.
+func (c *checker) steps(list []val[rawStep], ctx stepContext) []Step {
 	out := make([]Step, 0, len(list))
 	for _, s := range list {
-		out = append(out, c.step(s, in, names))
+		out = append(out, c.step(s, ctx))
+		ctx.scopes.before.ran(s.v)
 	}
 	if len(out) == 0 {
 		return nil
@@ -51,12 +59,13 @@ func (c *checker) steps(list []val[rawStep], in holder, names map[string]*yaml.N
 	return out
 }
 
-func (c *checker) step(in val[rawStep], held holder, names map[string]*yaml.Node) Step {
-	raw := in.v
-	c.uniqueStep(raw.name, names)
+// step checks a step, or a group and its members, and freezes it.
+func (c *checker) step(in val[rawStep], ctx stepContext) Step {
+	raw, held := in.v, ctx.holder
+	c.uniqueStep(raw.name, ctx.names)
 	out := Step{
 		Name:        raw.name.v,
-		When:        c.condition(raw.when),
+		When:        c.condition(raw.when, ctx.scopes.steps),
 		Uses:        raw.uses.v,
 		With:        raw.with.v,
 		WorkingDir:  raw.workingDir.v,
@@ -71,22 +80,41 @@ func (c *checker) step(in val[rawStep], held holder, names map[string]*yaml.Node
 	}
 	c.fits(raw.timeout, "the timeout of the step", held.timeout, held.name, true)
 	c.fits(raw.gracePeriod, "the grace period", held.timeout, held.name, true)
+	if raw.run.given() {
+		c.runStep(in, ctx, &out)
+	}
+	if raw.with.given() {
+		c.parameters(raw.with.node, ctx.scopes.steps)
+	}
+	if raw.parallel.given() {
+		ctx.scopes.before.begin(raw.parallel.v)
+	}
+	for _, m := range raw.parallel.v {
+		out.Parallel = append(out.Parallel, c.step(m, ctx))
+	}
+	return out
+}
+
+// runStep checks what only a step with a script has.
+func (c *checker) runStep(in val[rawStep], ctx stepContext, out *Step) {
+	raw := in.v
 	for _, cmd := range raw.run.v {
 		c.fits(cmd.v.timeout, "the timeout of the command", out.Timeout, "that of the step", raw.timeout.given())
 		out.Run = append(out.Run, Command{Script: cmd.v.command.v, Timeout: cmd.v.timeout.v})
 	}
-	if raw.run.given() {
-		out.Shell = c.shell(raw.shell)
-		out.OutputLimit = raw.limits.v.output.or(defaultOutputLimit)
-		c.workingDir(raw.workingDir)
-		c.stepSecrets(raw)
-		c.stepEnv(in, held)
-		c.stepOutputs(raw.outputs.v)
+	out.Shell = c.shell(raw.shell)
+	out.OutputLimit = raw.limits.v.output.or(defaultOutputLimit)
+	c.workingDir(raw.workingDir)
+	c.stepSecrets(raw)
+	c.stepEnv(in, ctx.holder)
+	c.stepOutputs(raw.outputs.v)
+	c.template(raw.workingDir, ctx.scopes.steps)
+	if len(raw.env.v) == 0 {
+		return
 	}
-	for _, m := range raw.parallel.v {
-		out.Parallel = append(out.Parallel, c.step(m, held, names))
-	}
-	return out
+	names := ctx.scopes.steps
+	names = names.with(map[string]*expr.Name{"env": ownEnv(names.names["env"], raw.env.v)})
+	c.templates(raw.env.v, names)
 }
 
 func (c *checker) uniqueStep(name val[string], names map[string]*yaml.Node) {
