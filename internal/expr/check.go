@@ -8,6 +8,7 @@ import (
 
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/checker"
+	"github.com/expr-lang/expr/conf"
 	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/parser"
 	"github.com/expr-lang/expr/types"
@@ -16,11 +17,11 @@ import (
 // Checker checks expressions against the names that they may read. It is not
 // safe for use by several goroutines.
 type Checker struct {
-	language *language
+	config *conf.Config
 }
 
 // NewChecker makes a Checker.
-func NewChecker() *Checker { return &Checker{newLanguage()} }
+func NewChecker() *Checker { return &Checker{grammar()} }
 
 // String checks the expressions in a template, and returns what they read.
 func (c *Checker) String(template string, names Members) ([]Ref, []*Error) {
@@ -73,7 +74,7 @@ func errorsOf(err error) []*Error {
 }
 
 func (c *Checker) check(p part, names Members) ([]Ref, reflect.Type, []*Error) {
-	tree, err := c.language.parse(p)
+	tree, err := parse(p, c.config)
 	if err != nil {
 		return nil, nil, errorsOf(err)
 	}
@@ -86,8 +87,8 @@ func (c *Checker) check(p part, names Members) ([]Ref, reflect.Type, []*Error) {
 	if n := r.made[tree]; n != nil {
 		return r.refs, typeOf(n.Kind), nil
 	}
-	c.language.config.WithEnv(r.types)
-	t, err := checker.Check(&parser.Tree{Node: tree, Source: file.NewSource(p.text)}, c.language.config)
+	c.config.WithEnv(r.types)
+	t, err := checker.Check(&parser.Tree{Node: tree, Source: file.NewSource(p.text)}, c.config)
 	if err != nil {
 		return r.refs, nil, []*Error{typeError(p, err)}
 	}

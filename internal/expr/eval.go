@@ -12,10 +12,9 @@ import (
 
 // evaluator walks an expression once. It counts what it does.
 type evaluator struct {
-	part      part
-	scope     Scope
-	functions functions
-	cost      int
+	part  part
+	scope Scope
+	cost  int
 	// items are what # stands for, the innermost last.
 	items []any
 	// last is the node that is being worked on, for the place of an error.
@@ -246,7 +245,7 @@ func (e *evaluator) call(n *ast.CallNode) (any, error) {
 	if err := e.charge(n, size); err != nil {
 		return nil, err
 	}
-	v, err := e.functions[id.Value].call(args)
+	v, err := functions[id.Value].call(args)
 	if err != nil {
 		return nil, e.fail(n, "%s: %s", id.Value, err)
 	}

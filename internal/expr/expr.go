@@ -115,12 +115,11 @@ func interpolate(p part, s Scope) (string, error) {
 }
 
 func evaluate(p part, s Scope) (any, error) {
-	l := newLanguage()
-	tree, err := l.parse(p)
+	tree, err := parse(p, grammar())
 	if err != nil {
 		return nil, err
 	}
-	e := evaluator{part: p, scope: s, functions: l.functions}
+	e := evaluator{part: p, scope: s}
 	return e.run(tree)
 }
 

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -21,63 +23,61 @@ type function struct {
 	call  func(args []any) (any, error)
 }
 
-// table is every function, sorted by name.
-func table() []function {
-	return []function{
-		onNumber("abs", math.Abs),
-		onNumber("ceil", math.Ceil),
-		{"first", []any{func([]any) any { return nil }}, func(a []any) (any, error) { return itemOf(a[0], false) }},
-		{"float", []any{func(any) float64 { return 0 }}, toFloat},
-		onNumber("floor", math.Floor),
-		{"int", []any{func(any) int { return 0 }}, toInt},
-		{"join", []any{func([]any, ...string) string { return "" }}, join},
-		{"last", []any{func([]any) any { return nil }}, func(a []any) (any, error) { return itemOf(a[0], true) }},
-		{"len", []any{func(string) int { return 0 }, func([]any) int { return 0 }}, length},
-		onText("lower", strings.ToLower),
-		onNumbers("max", math.Max),
-		onNumbers("min", math.Min),
-		{"replace", []any{func(string, string, string) string { return "" }}, replace},
-		onNumber("round", math.Round),
-		{"split", []any{func(string, string) []any { return nil }}, splitText},
-		{"string", []any{func(any) string { return "" }}, toText},
-		{"toJSON", []any{func(any) string { return "" }}, toJSON},
-		onText("trim", strings.TrimSpace),
-		onTwoTexts("trimPrefix", strings.TrimPrefix),
-		onTwoTexts("trimSuffix", strings.TrimSuffix),
-		onText("upper", strings.ToUpper),
-	}
+// functions are the functions by name. Nothing changes them.
+var functions = byName(
+	onNumber("abs", math.Abs),
+	onNumber("ceil", math.Ceil),
+	function{"first", []any{func([]any) any { return nil }}, func(a []any) (any, error) { return itemOf(a[0], false) }},
+	function{"float", []any{func(any) float64 { return 0 }}, toFloat},
+	onNumber("floor", math.Floor),
+	function{"int", []any{func(any) int { return 0 }}, toInt},
+	function{"join", []any{func([]any, ...string) string { return "" }}, join},
+	function{"last", []any{func([]any) any { return nil }}, func(a []any) (any, error) { return itemOf(a[0], true) }},
+	function{"len", []any{func(string) int { return 0 }, func([]any) int { return 0 }}, length},
+	onText("lower", strings.ToLower),
+	onNumbers("max", math.Max),
+	onNumbers("min", math.Min),
+	function{"replace", []any{func(string, string, string) string { return "" }}, replace},
+	onNumber("round", math.Round),
+	function{"split", []any{func(string, string) []any { return nil }}, splitText},
+	function{"string", []any{func(any) string { return "" }}, toText},
+	function{"toJSON", []any{func(any) string { return "" }}, toJSON},
+	onText("trim", strings.TrimSpace),
+	onTwoTexts("trimPrefix", strings.TrimPrefix),
+	onTwoTexts("trimSuffix", strings.TrimSuffix),
+	onText("upper", strings.ToUpper),
+)
+
+// functionNames are the names of all functions, those over lists included.
+func functionNames() []string {
+	return slices.Sorted(slices.Values(append(predicates(), slices.Collect(maps.Keys(functions))...)))
 }
 
-// functions is the table by name.
-type functions map[string]function
-
-func newFunctions() functions {
-	all := functions{}
-	for _, f := range table() {
+func byName(list ...function) map[string]function {
+	all := make(map[string]function, len(list))
+	for _, f := range list {
 		all[f.name] = f
 	}
 	return all
 }
 
-// names are the names of all functions, those over lists included.
-func (fs functions) names() []string {
-	names := predicates()
-	for _, f := range table() {
-		names = append(names, f.name)
-	}
-	return names
-}
+// declared are the functions as the library's parser and checker know them.
+var declared = declare()
 
-func (f function) declare() *builtin.Function {
-	types := make([]reflect.Type, len(f.forms))
-	for i, form := range f.forms {
-		types[i] = reflect.TypeOf(form)
+func declare() map[string]*builtin.Function {
+	all := make(map[string]*builtin.Function, len(functions))
+	for name, f := range functions {
+		types := make([]reflect.Type, len(f.forms))
+		for i, form := range f.forms {
+			types[i] = reflect.TypeOf(form)
+		}
+		all[name] = &builtin.Function{
+			Name:  name,
+			Func:  func(args ...any) (any, error) { return f.call(args) },
+			Types: types,
+		}
 	}
-	return &builtin.Function{
-		Name:  f.name,
-		Func:  func(args ...any) (any, error) { return f.call(args) },
-		Types: types,
-	}
+	return all
 }
 
 func onText(name string, f func(string) string) function {

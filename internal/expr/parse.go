@@ -7,24 +7,25 @@ import (
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/conf"
 	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/parser"
 )
 
 // parse reads the expression of a part, and refuses what the library's language
 // has but expressions here do not.
-func (l *language) parse(p part) (ast.Node, error) {
+func parse(p part, c *conf.Config) (ast.Node, error) {
 	switch {
 	case strings.TrimSpace(p.text) == "":
 		return nil, &Error{Offset: p.offset, Message: "the expression is empty"}
 	case len(p.text) > MaxLength:
 		return nil, &Error{Offset: p.offset, Message: fmt.Sprintf("the expression is %d bytes long, at most %d are allowed", len(p.text), MaxLength)}
 	}
-	tree, err := parser.ParseWithConfig(p.text, l.config)
+	tree, err := parser.ParseWithConfig(p.text, c)
 	if err != nil {
 		return nil, syntaxError(p, err)
 	}
-	if bad := foreign(tree.Node, l.functions); len(bad) > 0 {
+	if bad := foreign(tree.Node); len(bad) > 0 {
 		return nil, &Error{Offset: p.at(bad[0].node), Message: bad[0].message, Hint: bad[0].hint}
 	}
 	return tree.Node, nil
@@ -57,14 +58,11 @@ type foreignNode struct {
 	message, hint string
 }
 
-type foreignFinder struct {
-	functions functions
-	found     []foreignNode
-}
+type foreignFinder struct{ found []foreignNode }
 
 // foreign lists what of the language is not ours, in the order of reading.
-func foreign(n ast.Node, fs functions) []foreignNode {
-	f := &foreignFinder{functions: fs}
+func foreign(n ast.Node) []foreignNode {
+	f := &foreignFinder{}
 	ast.Walk(&n, f)
 	slices.SortStableFunc(f.found, func(a, b foreignNode) int {
 		return a.node.Location().From - b.node.Location().From
@@ -101,7 +99,7 @@ func (f *foreignFinder) Visit(node *ast.Node) {
 		id, ok := n.Callee.(*ast.IdentifierNode)
 		if !ok {
 			f.add(n, "only functions can be called", "")
-		} else if _, ok := f.functions[id.Value]; !ok {
+		} else if _, ok := functions[id.Value]; !ok {
 			f.unknownFunction(n, id.Value)
 		}
 	case *ast.ConstantNode:
@@ -132,7 +130,7 @@ func (f *foreignFinder) unknownFunction(n ast.Node, name string) {
 		f.add(n, fmt.Sprintf("function %s is not available: its result has no fixed order", name), "")
 	default:
 		hint := ""
-		if near := Nearest(name, f.functions.names()); near != "" {
+		if near := Nearest(name, functionNames()); near != "" {
 			hint = fmt.Sprintf("did you mean %s?", near)
 		}
 		f.add(n, "unknown function "+name, hint)
