@@ -6,6 +6,8 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -45,8 +47,8 @@ func Load(args []string, lookup Lookup) (*Config, error) {
 		return nil, err
 	}
 	values, errs := fileValues(configPath(flags, lookup))
-	overlay(values, environment(lookup))
-	overlay(values, flags)
+	maps.Copy(values, environment(lookup))
+	maps.Copy(values, flags)
 
 	c := new(Config)
 	for _, s := range settings() {
@@ -54,7 +56,7 @@ func Load(args []string, lookup Lookup) (*Config, error) {
 		if !given {
 			v = value{text: s.Default, where: "default"}
 		}
-		if err := s.set(c, v); err != nil {
+		if err := s.apply(c, v); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %s: %w", v.where, s.Name, err))
 		}
 	}
@@ -63,6 +65,13 @@ func Load(args []string, lookup Lookup) (*Config, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+func (s Setting) apply(c *Config, v value) error {
+	if v.list != nil && !s.List {
+		return errors.New("one value is wanted, found a list")
+	}
+	return s.set(c, v)
 }
 
 // FromEnvironment is [Load] without flags, for programs that have flags of
@@ -87,7 +96,7 @@ func (c *Config) derive(lookup Lookup) error {
 	}
 	c.StateDir = dir
 	if c.Store == "" {
-		c.Store = "file://" + filepath.ToSlash(filepath.Join(dir, "store"))
+		c.Store = (&url.URL{Scheme: "file", Path: filepath.Join(dir, "store")}).String()
 	}
 	if c.RedisLogsURL == "" {
 		c.RedisLogsURL = c.RedisURL
@@ -134,12 +143,6 @@ func (v value) items() []string {
 	return out
 }
 
-func overlay(under, over map[string]value) {
-	for name, v := range over {
-		under[name] = v
-	}
-}
-
 // environment reads the variables of the table. An empty one counts as not set,
 // since many ways to start a program cannot leave a variable out.
 func environment(lookup Lookup) map[string]value {
@@ -156,6 +159,6 @@ func configPath(flags map[string]value, lookup Lookup) string {
 	if v, ok := flags[configFlag]; ok {
 		return v.text
 	}
-	path, _ := lookup("BELAY_CONFIG")
+	path, _ := lookup(configEnv)
 	return path
 }

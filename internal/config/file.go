@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
@@ -88,13 +89,8 @@ func (f *settingsFile) document(body ast.Node) {
 }
 
 func (f *settingsFile) entry(entry *ast.MappingValueNode) {
-	name, known := entry.Key.GetToken().Value, false
-	var names []string
-	for _, s := range settings() {
-		names = append(names, s.Name)
-		known = known || s.Name == name
-	}
-	if !known {
+	name := entry.Key.GetToken().Value
+	if names := settingNames(); !slices.Contains(names, name) {
 		hint := ""
 		if near := expr.Nearest(name, names); near != "" {
 			hint = fmt.Sprintf(": did you mean %s?", near)

@@ -6,20 +6,21 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"belay.run/internal/expr"
 )
 
-// configFlag names the file; it is a flag and no setting.
-const configFlag = "config"
+// The file of settings is named by a flag or a variable; it is no setting.
+const (
+	configFlag = "config"
+	configEnv  = "BELAY_CONFIG"
+)
 
 // parseFlags returns the given flags by the names of their settings.
 func parseFlags(args []string) (map[string]value, error) {
 	out := make(map[string]value)
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	names := []string{configFlag}
 	take := func(name, flagName string) {
 		fs.Func(flagName, "", func(text string) error {
 			out[name] = value{text: text, where: "--" + flagName}
@@ -28,11 +29,10 @@ func parseFlags(args []string) (map[string]value, error) {
 	}
 	take(configFlag, configFlag)
 	for _, s := range settings() {
-		names = append(names, s.Flag())
 		take(s.Name, s.Flag())
 	}
 	if err := fs.Parse(args); err != nil {
-		return nil, flagError(err, names)
+		return nil, flagError(err)
 	}
 	if fs.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q: settings are given as --name=value", fs.Arg(0))
@@ -42,29 +42,29 @@ func parseFlags(args []string) (map[string]value, error) {
 
 // flagError says an unknown flag the way it was written, with the nearest one
 // that there is.
-func flagError(err error, names []string) error {
+func flagError(err error) error {
 	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
-	switch {
-	case errors.Is(err, flag.ErrHelp) || !unknown:
+	if errors.Is(err, flag.ErrHelp) || !unknown {
 		return err
-	case expr.Nearest(name, names) != "":
-		return fmt.Errorf("unknown flag --%s: did you mean --%s?", name, expr.Nearest(name, names))
+	}
+	near := expr.Nearest(strings.ReplaceAll(name, "-", "_"), append(settingNames(), configFlag))
+	if near != "" {
+		return fmt.Errorf("unknown flag --%s: did you mean --%s?", name, flagName(near))
 	}
 	return fmt.Errorf("unknown flag --%s: see --help", name)
 }
 
 // Usage prints the flags, their variables and defaults.
 func Usage(w io.Writer) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(tw, "  --%s FILE\t%s\tA YAML file of settings.\n", configFlag, "BELAY_CONFIG")
+	var b strings.Builder
+	fmt.Fprintf(&b, "  --%s (%s)\n      A YAML file of settings.\n", configFlag, configEnv)
 	for _, s := range settings() {
-		help := s.Help
+		fmt.Fprintf(&b, "  --%s (%s)\n      %s\n", s.Flag(), s.Env, s.Help)
 		if d := s.defaultText(); d != "" {
-			help += " Default: " + d + "."
+			fmt.Fprintf(&b, "      Default: %s\n", d)
 		}
-		fmt.Fprintf(tw, "  --%s\t%s\t%s\n", s.Flag(), s.Env, help)
 	}
-	if err := tw.Flush(); err != nil {
+	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("writing the help: %w", err)
 	}
 	return nil

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"regexp"
@@ -9,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"belay.run/internal/secret"
 )
 
 // Setting is one row of the table of settings. The flag is the name with
@@ -23,6 +24,8 @@ type Setting struct {
 	// Derived says in words what the default is where it depends on the
 	// machine or on another setting.
 	Derived string
+	// List says that the value is a list of values.
+	List bool
 	// Help is what the setting does, in a sentence.
 	Help string
 
@@ -30,7 +33,9 @@ type Setting struct {
 }
 
 // Flag is the setting's flag without the leading dashes.
-func (s Setting) Flag() string { return strings.ReplaceAll(s.Name, "_", "-") }
+func (s Setting) Flag() string { return flagName(s.Name) }
+
+func flagName(setting string) string { return strings.ReplaceAll(setting, "_", "-") }
 
 // defaultStepEnv is what steps see of the worker's environment: what says who,
 // where and in which language, how to find programs, and how to get out.
@@ -41,6 +46,15 @@ const defaultStepEnv = "PATH,LANG,LANGUAGE,LC_*,TZ,USER,LOGNAME," +
 // Settings returns the table of settings: flags, environment, file and
 // documentation come from it.
 func Settings() []Setting { return settings() }
+
+func settingNames() []string {
+	table := settings()
+	names := make([]string, len(table))
+	for i, s := range table {
+		names[i] = s.Name
+	}
+	return names
+}
 
 func settings() []Setting {
 	return []Setting{
@@ -66,7 +80,7 @@ func settings() []Setting {
 			set:  redisURL(func(c *Config) *string { return &c.RedisLogsURL }),
 		},
 		{
-			Name: "labels", Env: "BELAY_LABELS",
+			Name: "labels", Env: "BELAY_LABELS", List: true,
 			Help: "Labels of this host, separated by commas: it also takes stages whose runs_on is one of them.",
 			set:  setLabels,
 		},
@@ -86,12 +100,12 @@ func settings() []Setting {
 			set:  setHTTPAddress,
 		},
 		{
-			Name: "step_env", Env: "BELAY_STEP_ENV", Default: defaultStepEnv,
+			Name: "step_env", Env: "BELAY_STEP_ENV", Default: defaultStepEnv, List: true,
 			Help: "Variables of the worker that steps see, separated by commas; NAME_* takes all that begin with NAME_.",
 			set:  setStepEnv,
 		},
 		{
-			Name: "secrets", Env: "BELAY_SECRETS", Default: "env",
+			Name: "secrets", Env: "BELAY_SECRETS", Default: "env", List: true,
 			Help: "Where secrets come from, asked in this order: env (variables BELAY_SECRET_<NAME>), dir:/path (one file each), exec:/command (prints the one it is given the name of).",
 			set:  setSecrets,
 		},
@@ -110,9 +124,6 @@ func settings() []Setting {
 
 func text(field func(*Config) *string) func(*Config, value) error {
 	return func(c *Config, v value) error {
-		if v.list != nil {
-			return errors.New("one value is wanted here, not a list")
-		}
 		*field(c) = v.text
 		return nil
 	}
@@ -212,13 +223,7 @@ func setStepEnv(c *Config, v value) error {
 }
 
 func setSecrets(c *Config, v value) error {
-	for _, item := range v.items() {
-		kind, rest, _ := strings.Cut(item, ":")
-		ok := (kind == "env" && item == "env") || ((kind == "dir" || kind == "exec") && strings.HasPrefix(rest, "/"))
-		if !ok {
-			return fmt.Errorf("%q: want env, dir:/absolute/path or exec:/absolute/command", item)
-		}
-		c.Secrets = append(c.Secrets, item)
-	}
-	return nil
+	c.Secrets = v.items()
+	_, err := secret.Open(c.Secrets...)
+	return err
 }

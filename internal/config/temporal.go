@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
@@ -132,8 +134,7 @@ func (t *Temporal) try(ctx context.Context) *UnreachableError {
 	_, err := t.CheckHealth(ctx, &client.CheckHealthRequest{})
 	if err == nil {
 		_, err = t.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: t.Namespace})
-		var denied *serviceerror.PermissionDenied
-		if errors.As(err, &denied) {
+		if is[*serviceerror.PermissionDenied](err) {
 			err = nil // one may start workflows without being allowed to look at the namespace
 		}
 	}
@@ -145,13 +146,10 @@ func (t *Temporal) try(ctx context.Context) *UnreachableError {
 
 // whatToCheck says what a person can do about err.
 func (t *Temporal) whatToCheck(err error) string {
-	var noNamespace *serviceerror.NamespaceNotFound
-	var notFound *serviceerror.NotFound
-	var denied *serviceerror.PermissionDenied
 	switch {
-	case errors.As(err, &noNamespace), errors.As(err, &notFound):
+	case is[*serviceerror.NamespaceNotFound](err), is[*serviceerror.NotFound](err):
 		return fmt.Sprintf("is the namespace %q right? it is set by TEMPORAL_NAMESPACE", t.Namespace)
-	case errors.As(err, &denied):
+	case is[*serviceerror.PermissionDenied](err):
 		return "is TEMPORAL_API_KEY right for this address and namespace?"
 	}
 	return "is it running, are TEMPORAL_ADDRESS and TEMPORAL_PROFILE right, and is TLS on where it must be?"
@@ -159,10 +157,14 @@ func (t *Temporal) whatToCheck(err error) string {
 
 // transient reports whether the same try may succeed later.
 func transient(err *UnreachableError) bool {
-	var noNamespace *serviceerror.NamespaceNotFound
-	var notFound *serviceerror.NotFound
-	var denied *serviceerror.PermissionDenied
-	return !errors.As(err, &noNamespace) && !errors.As(err, &notFound) && !errors.As(err, &denied)
+	return !is[*serviceerror.NamespaceNotFound](err) && !is[*serviceerror.NotFound](err) &&
+		!is[*serviceerror.PermissionDenied](err)
+}
+
+// is reports whether err is of type E.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // env is a list of NAME=value as envconfig reads it.
@@ -175,9 +177,9 @@ func (e env) Environ() []string { return e }
 
 // LookupEnv finds a variable; as anywhere, the last of a name counts.
 func (e env) LookupEnv(name string) (string, bool) {
-	for i := len(e) - 1; i >= 0; i-- {
-		if len(e[i]) > len(name) && e[i][len(name)] == '=' && e[i][:len(name)] == name {
-			return e[i][len(name)+1:], true
+	for _, entry := range slices.Backward(e) {
+		if found, value, _ := strings.Cut(entry, "="); found == name {
+			return value, true
 		}
 	}
 	return "", false
