@@ -218,7 +218,7 @@ func (r *resolver) fail(n ast.Node, hint, format string, args ...any) {
 func (r *resolver) unknown(s step, before []step, in Members) {
 	names := in.Names()
 	at := r.part.at(s.node) - r.part.offset
-	if dashed := dashedName(r.part.text[min(at, len(r.part.text)):]); dashed != s.name && slices.Contains(names, dashed) {
+	if dashed := dashedName(r.part.text[min(at, len(r.part.text)):]); dashed != s.name && exists(in, dashed) {
 		r.stop = true
 		r.fail(s.node, fmt.Sprintf(`write %s["%s"]`, writtenSteps(before), dashed), "the name %s holds a dash, which reads as minus", dashed)
 		return
@@ -234,4 +234,10 @@ func (r *resolver) unknown(s step, before []step, in Members) {
 		of = " in " + writtenSteps(before)
 	}
 	r.fail(s.node, hint, "unknown %s %s%s", in.Noun(), s.name, of)
+}
+
+// exists reports whether there is a name, readable here or not.
+func exists(in Members, name string) bool {
+	n, why := in.Member(name)
+	return n != nil || why != nil
 }

@@ -3,6 +3,7 @@ package expr
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -49,8 +50,11 @@ func syntaxError(p part, err error) error {
 	case strings.Contains(m, "literal not terminated"):
 		m = "a quoted text is not closed"
 	}
+	m = tokenRE.ReplaceAllString(m, "unexpected $1")
 	return &Error{Offset: p.offset + bytesOf(p.text, f.From), Message: m, Hint: hint}
 }
+
+var tokenRE = regexp.MustCompile(`unexpected token \w+\("(.*)"\)`)
 
 // foreignNode is something of the language that expressions here do not have.
 type foreignNode struct {

@@ -110,7 +110,7 @@ func dashedName(s string) string {
 
 // list is some of a list of names, for messages.
 func list(names []string) string {
-	const shown = 8
+	const shown = 12
 	if len(names) > shown {
 		return strings.Join(names[:shown], ", ") + ", …"
 	}

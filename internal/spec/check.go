@@ -44,6 +44,8 @@ type checker struct {
 	// matrices and stageCache are by stage.
 	matrices   map[string]*Matrix
 	stageCache map[string]*expr.Name
+	// keys are those of all matrices.
+	keys []matrixKey
 }
 
 func (p *parser) check(raw rawFile) *File {
@@ -73,7 +75,7 @@ func (p *parser) check(raw rawFile) *File {
 		plan.Stages = append(plan.Stages, c.stage(raw.stages.v[i]))
 	}
 	c.templates(raw.env.v, c.baseScope)
-	scopes := c.scopes(nil, nil)
+	scopes := c.scopes(nil)
 	scopes.before.add(raw.finally.v)
 	plan.Finally = c.steps(raw.finally.v, stepContext{
 		holder: newHolder(plan.FinallyTimeout, "finally_timeout", raw.env.v), scopes: scopes, names: map[string]*yaml.Node{},
@@ -113,8 +115,12 @@ func (c *checker) declareStages() {
 	}
 }
 
-// unused warns of what is declared and read by nothing.
+// unused warns of what is declared and read by nothing. In a file with errors
+// it may be for one of these that nothing does.
 func (c *checker) unused() {
+	if len(c.p.errors) > 0 {
+		return
+	}
 	for _, s := range c.raw.secrets.v {
 		if !c.usedSecrets[s.v] {
 			c.p.warnf(s.node, "give it to a step: secrets: ["+s.v+"]", "the secret %s is given to no step", s.v)
@@ -123,6 +129,12 @@ func (c *checker) unused() {
 	for _, e := range c.raw.inputs.v {
 		if !c.usedInputs[e.key] {
 			c.p.warnf(e.at, "", "nothing reads the input %s", e.key)
+		}
+	}
+	for _, k := range c.keys {
+		if !k.read[k.name] {
+			c.p.warnf(k.at, fmt.Sprintf("hand it to a step: env: {%s: \"${{ matrix.%s }}\"}", strings.ToUpper(k.name), k.name),
+				"nothing reads matrix.%s", k.name)
 		}
 	}
 }
@@ -149,8 +161,7 @@ func (c *checker) stage(in val[rawStage]) Stage {
 	}
 	c.countSteps(raw.steps)
 	c.countSteps(raw.finally)
-	used := map[string]bool{}
-	scopes := c.scopes(&raw, used)
+	scopes := c.scopes(&raw)
 	out.When = c.condition(raw.when, scopes.when)
 	c.template(raw.runsOn, scopes.env)
 	c.templates(raw.env.v, scopes.env)
@@ -161,12 +172,6 @@ func (c *checker) stage(in val[rawStage]) Stage {
 	out.Steps = c.steps(raw.steps.v, ctx)
 	ctx.holder = newHolder(out.FinallyTimeout, "finally_timeout", c.raw.env.v, raw.env.v)
 	out.Finally = c.steps(raw.finally.v, ctx)
-	for _, k := range raw.matrix.v.keys {
-		if !used[k.key] {
-			c.p.warnf(k.at, fmt.Sprintf("hand it to a step: env: {%s: \"${{ matrix.%s }}\"}", strings.ToUpper(k.key), k.key),
-				"nothing reads matrix.%s", k.key)
-		}
-	}
 	return out
 }
 

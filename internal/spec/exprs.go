@@ -2,6 +2,7 @@ package spec
 
 import (
 	"maps"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 
@@ -75,7 +76,7 @@ type stageScopes struct {
 
 // scopes makes the scopes of a stage. A nil stage stands for the finally steps
 // of the pipeline.
-func (c *checker) scopes(s *rawStage, used map[string]bool) stageScopes {
+func (c *checker) scopes(s *rawStage) stageScopes {
 	self, visible, env := "", map[string]bool(nil), c.pipelineEnv
 	if s != nil {
 		self, visible = s.name.v, c.before(s)
@@ -91,8 +92,8 @@ func (c *checker) scopes(s *rawStage, used map[string]bool) stageScopes {
 	}
 	out := stageScopes{when: when, env: when, before: &stepNames{before: map[string]*expr.Name{}, all: map[string]int{}}}
 	if s != nil {
-		if m := c.matrices[self]; m != nil {
-			out.env = when.with(map[string]*expr.Name{"matrix": c.matrixNames(m, used)})
+		if s.matrix.given() {
+			out.env = when.with(map[string]*expr.Name{"matrix": c.matrixNames(s.matrix.v)})
 		}
 		out.before.add(s.steps.v)
 		out.before.add(s.finally.v)
@@ -106,8 +107,12 @@ func (c *checker) scopes(s *rawStage, used map[string]bool) stageScopes {
 	return out
 }
 
-// before are the stages that a stage needs, and what these need in turn.
+// before are the stages that a stage needs, and what these need in turn. It is
+// nil, which stands for all, where a need is misspelt.
 func (c *checker) before(s *rawStage) map[string]bool {
+	if slices.ContainsFunc(s.needs.v, func(need val[string]) bool { return c.stages[need.v] == nil }) {
+		return nil
+	}
 	seen := map[string]bool{}
 	var visit func(s *rawStage)
 	visit = func(s *rawStage) {

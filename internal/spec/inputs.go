@@ -90,6 +90,8 @@ func (c *checker) value(in Input, n *yaml.Node, what string) (any, bool) {
 	switch {
 	case in.Type == stringType:
 		hint = quoteHint(n)
+	case tag == "!!int":
+		hint = "write it in decimal digits, without a leading 0"
 	case tag == "!!str":
 		if _, err := parseInput(in.Type, n.Value); err == nil {
 			hint = "remove the quotes"

@@ -114,7 +114,7 @@ func steps() kind[[]val[rawStep]] { return listOf(stepObject().kind(), "steps") 
 // stepObject is a step, or a group of steps that run in parallel.
 func stepObject() *object[rawStep] {
 	o := memberObject()
-	o.def = "step"
+	o.def, o.never = "step", nil
 	o.forms = append(o.forms, objectForm{groupForm, "parallel", "a parallel group", "group", "set it on the steps of the group"})
 	o.fields = append(o.fields, only(groupForm,
 		key("parallel", listOf(memberObject().kind(), "steps"), func(s *rawStep) *val[[]val[rawStep]] { return &s.parallel }),
@@ -132,6 +132,7 @@ func memberObject() *object[rawStep] {
 			"image", "artifacts", "resources", "dedup", "risk", "runs_on", "finally", "concurrency", "services",
 			"rollback", "clean", "temp_dir", "wait_timeout", "claim_timeout",
 		},
+		never: map[string]string{"parallel": "a parallel group holds no other group"},
 		forms: []objectForm{
 			{runForm, "run", "a step that runs a script", "runStep", "remove it"},
 			{usesForm, "uses", "a step with uses", "usesStep", "remove it"},

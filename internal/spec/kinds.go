@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -88,8 +89,10 @@ type object[T any] struct {
 	// name is how messages call it, def its name in the schema.
 	name, def string
 	fields    []field[T]
-	// later are keys that a later version will know.
+	// later are keys that a later version will know, never those that would be
+	// a mistake for ever, with the reason.
 	later []string
+	never map[string]string
 	// free is the prefix of keys that may be there for any use.
 	free string
 	// forms are the forms, with the key that tells each.
@@ -112,7 +115,7 @@ func (o *object[T]) kind() kind[T] {
 func (o *object[T]) read(p *parser, n *yaml.Node) (T, bool) {
 	var out T
 	if n.Kind != yaml.MappingNode {
-		p.errorf(n, "", "expected %s with the keys %s, found %s", o.name, o.some(), found(n))
+		p.errorf(n, "it is a map with the keys "+o.some(), "expected %s, found %s", o.name, found(n))
 		return out, false
 	}
 	of, ok := o.formOf(p, n)
@@ -123,7 +126,9 @@ func (o *object[T]) read(p *parser, n *yaml.Node) (T, bool) {
 			continue // reported by strict
 		}
 		given[k.Value] = true
-		o.readKey(p, k, v, of, &out)
+		if meant := o.readKey(p, k, v, of, &out); meant != "" {
+			given[meant] = true // it is not missing, it is misspelt
+		}
 	}
 	for _, f := range o.fields {
 		if f.required && !given[f.name] {
@@ -133,32 +138,35 @@ func (o *object[T]) read(p *parser, n *yaml.Node) (T, bool) {
 	return out, ok
 }
 
-func (o *object[T]) readKey(p *parser, k, v *yaml.Node, of objectForm, into *T) {
-	for _, f := range o.fields {
-		if f.name != k.Value {
-			continue
-		}
+// readKey reads a key, or reports why not. It returns the key that was probably
+// meant by one that there is not.
+func (o *object[T]) readKey(p *parser, k, v *yaml.Node, of objectForm, into *T) (meant string) {
+	if i := slices.IndexFunc(o.fields, func(f field[T]) bool { return f.name == k.Value }); i >= 0 {
+		f := o.fields[i]
 		if of.form != 0 && f.forms != 0 && f.forms&of.form == 0 {
 			p.errorf(k, of.hint, "%s: not possible in %s", k.Value, of.name)
-			return
+			return ""
 		}
 		f.read(p, v, into)
-		return
+		return ""
 	}
-	for _, l := range o.later {
-		if l == k.Value {
-			p.errorf(k, "remove it", "%s: not supported in this version", k.Value)
-			return
-		}
-	}
-	if o.free != "" && strings.HasPrefix(k.Value, o.free) {
-		return
+	switch {
+	case slices.Contains(o.later, k.Value):
+		p.errorf(k, "remove it", "%s: not supported in this version", k.Value)
+		return ""
+	case o.never[k.Value] != "":
+		p.errorf(k, "", "%s: %s", k.Value, o.never[k.Value])
+		return ""
+	case o.free != "" && strings.HasPrefix(k.Value, o.free):
+		return ""
 	}
 	hint := "it has the keys " + o.some()
-	if near := expr.Nearest(k.Value, o.names()); near != "" {
-		hint = "did you mean " + near + "?"
+	meant = expr.Nearest(k.Value, o.names())
+	if meant != "" {
+		hint = "did you mean " + meant + "?"
 	}
 	p.errorf(k, hint, "unknown key %s in %s", quote(k.Value), o.name)
+	return meant
 }
 
 // formOf finds out which form n has, and reports one that has none or several.
@@ -168,21 +176,27 @@ func (o *object[T]) formOf(p *parser, n *yaml.Node) (objectForm, bool) {
 	}
 	var has []objectForm
 	var at *yaml.Node
+	explained := false
 	for i := 0; i < len(n.Content); i += 2 {
+		k := n.Content[i]
 		for _, f := range o.forms {
-			if n.Content[i].Value == f.key {
-				has, at = append(has, f), n.Content[i]
+			if k.Value == f.key && !slices.Contains(has, f) {
+				has, at = append(has, f), k
 			}
 		}
+		// These are reported by themselves.
+		explained = explained || k.Tag == "!!merge" || o.never[k.Value] != ""
 	}
 	switch len(has) {
 	case 1:
 		return has[0], true
 	case 0:
-		p.errorf(n, "", "%s needs one of %s", o.name, joined(o.formKeys(), "or"))
+		if !explained {
+			p.errorf(n, "", "%s needs one of %s", o.name, joined(o.formKeys(), "or"))
+		}
 		return objectForm{}, false
 	}
-	p.errorf(at, "make two steps of it", "%s has %s and %s, it can have only one of them", o.name, has[0].key, has[1].key)
+	p.errorf(at, "remove one of the two", "%s has %s and %s, it can have only one of them", o.name, has[0].key, has[1].key)
 	return objectForm{}, false
 }
 
@@ -216,9 +230,9 @@ func listOf[V any](of kind[V], what string) kind[[]val[V]] {
 	return kind[[]val[V]]{
 		read: func(p *parser, n *yaml.Node) ([]val[V], bool) {
 			if n.Kind != yaml.SequenceNode {
-				hint := ""
-				if n.Kind == yaml.ScalarNode && n.Tag != "!!null" {
-					hint = "write [" + n.Value + "]"
+				hint := "write a list, in which each begins with -"
+				if n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null" {
+					hint = "write [" + clip(n.Value) + "]"
 				}
 				p.errorf(n, hint, "expected a list of %s, found %s", what, found(n))
 				return nil, false

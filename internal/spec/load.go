@@ -122,34 +122,66 @@ func (p *parser) syntaxError(err error) {
 	}
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := 1
-	if m := regexp.MustCompile(`^line (\d+): `).FindStringSubmatch(message); m != nil {
+	if m := lineRE.FindStringSubmatch(message); m != nil {
 		message = message[len(m[0]):]
 		if n, err := strconv.Atoi(m[1]); err == nil {
-			line = min(max(n, 1), len(p.begins))
+			line = n
 		}
 	}
-	at, hint := place{line, 1}, ""
-	if tabbed := p.tabIndent(line); tabbed > 0 {
-		at = place{tabbed, 1}
-		message, hint = "a tab in the indentation", "indent with spaces"
-	} else {
-		text := p.line(line)
-		at.column += utf8.RuneCountInString(text) - utf8.RuneCountInString(strings.TrimLeft(text, " "))
-		message, hint = explain(message)
+	if strings.HasPrefix(message, "did not find expected") {
+		line++ // these lines the library counts from 0
 	}
-	p.add(at, hint, "the file is not valid YAML: "+message)
+	line = min(max(line, 1), len(p.begins))
+	if at := p.tabIndent(line - 1); at > 0 && (strings.Contains(message, "tab") || strings.Contains(message, "cannot start any token") || at <= line+1) {
+		p.add(place{at, 1}, "indent with spaces", "the file is not valid YAML: a tab in the indentation")
+		return
+	}
+	at := p.suspect(line, message)
+	text, hint := explain(message)
+	p.add(at, hint, "the file is not valid YAML: "+text)
 }
 
-// tabIndent finds a line at or shortly before n that is indented with a tab.
+var (
+	lineRE   = regexp.MustCompile(`^line (\d+): `)
+	anchorRE = regexp.MustCompile(`^unknown anchor '(.+)' referenced`)
+)
+
+// tabIndent is the first line from n on that is indented with a tab, or 0.
 func (p *parser) tabIndent(n int) int {
-	const reach = 1
-	for i := min(n+reach, len(p.begins)); i >= max(1, n-reach); i-- {
-		rest := strings.TrimLeft(p.line(i), " ")
-		if strings.HasPrefix(rest, "\t") {
+	for i := max(1, n); i <= len(p.begins); i++ {
+		text := p.line(i)
+		indent := text[:len(text)-len(strings.TrimLeft(text, " \t"))]
+		if strings.Contains(indent, "\t") {
 			return i
 		}
 	}
 	return 0
+}
+
+// suspect guesses the column in a line that the library complained about.
+func (p *parser) suspect(line int, message string) place {
+	text := p.line(line)
+	from := len(text) - len(strings.TrimLeft(text, " "))
+	switch {
+	case strings.Contains(message, "mapping values are not allowed"):
+		if first := strings.Index(text[from:], ": "); first >= 0 {
+			if second := strings.Index(text[from+first+1:], ": "); second >= 0 {
+				from += first + 1 + second
+			}
+		}
+	case strings.Contains(message, "cannot start any token"):
+		for _, c := range []string{" @", " `", " %"} {
+			if i := strings.Index(text, c); i >= 0 {
+				from = i + 1
+			}
+		}
+	case anchorRE.MatchString(message):
+		alias := "*" + anchorRE.FindStringSubmatch(message)[1]
+		if i := strings.Index(p.text, alias); i >= 0 {
+			return p.placeAt(i, 1)
+		}
+	}
+	return place{line, 1 + utf8.RuneCountInString(text[:from])}
 }
 
 // explain says in our words what the YAML library says in its own.
@@ -160,8 +192,8 @@ func explain(message string) (text, hint string) {
 		{"did not find expected '-' indicator", "expected a - of the list", "look at the indentation"},
 		{"could not find expected ':'", "expected a : after the key", "write key: value, with a space after the :"},
 		{"found character that cannot start any token", "a character that cannot begin a value", "quote texts that begin with @, ` or %"},
-		{"did not find expected ',' or ']'", "a list in [ ] is not closed", "add the ] or a comma"},
-		{"did not find expected ',' or '}'", "a map in { } is not closed", "add the } or a comma"},
+		{"did not find expected ',' or ']'", "a list in [ ] is not closed", "add the ] or a comma, and quote texts that hold [ ] { } or ,"},
+		{"did not find expected ',' or '}'", "a map in { } is not closed", "add the } or a comma, and quote texts that hold [ ] { } or ,"},
 		{"found unexpected end of stream", "a quoted text is not closed", "close its quote"},
 		{"unknown anchor", message, "define it before with &name"},
 		{"exceeded max depth", fmt.Sprintf("maps and lists nest deeper than %d levels", maxDepth), ""},
@@ -259,6 +291,7 @@ func below(root *yaml.Node, depth int) *yaml.Node {
 func (p *parser) strict(n *yaml.Node) {
 	if n.Style&yaml.TaggedStyle != 0 {
 		p.errorf(n, "remove it; quote what is meant as text", "the YAML tag %s is not supported", n.Tag)
+		n.Tag, n.Style = "", n.Style&^yaml.TaggedStyle
 	}
 	if n.Kind == yaml.MappingNode {
 		p.keys(n)

@@ -100,8 +100,8 @@ func legValue() kind[string] {
 // else it is a leg of its own.
 func (p *parser) expand(m val[rawMatrix]) []run.Leg {
 	original, ok := p.combine(m)
-	if !ok {
-		return nil
+	if !ok || len(original)+len(m.v.include.v) == 0 && len(m.node.Content) > 0 {
+		return nil // what is wrong with it has been said
 	}
 	original = p.exclude(m.v, original)
 	legs := make([]run.Leg, len(original))
@@ -115,27 +115,29 @@ func (p *parser) expand(m val[rawMatrix]) []run.Leg {
 }
 
 func (p *parser) combine(m val[rawMatrix]) ([]run.Leg, bool) {
+	const tooMany = 16 * maxLegs // before excludes
 	if len(m.v.keys) == 0 {
 		return nil, true
 	}
 	legs := []run.Leg{{}}
 	for _, k := range m.v.keys {
-		if len(legs)*len(k.val.v) > maxLegs*maxLegs {
+		if len(legs)*len(k.val.v) > tooMany {
 			p.errorf(m.node, "split the stage", "the matrix has far more than %d legs", maxLegs)
 			return nil, false
 		}
-		seen := map[string]bool{}
-		var next []run.Leg
+		var once []string
 		for _, v := range k.val.v {
-			if seen[v.v] {
+			if slices.Contains(once, v.v) {
 				p.errorf(v.node, "remove one of the two", "the value %s stands twice in %s", quote(v.v), k.key)
+				continue
 			}
-			seen[v.v] = true
+			once = append(once, v.v)
 		}
+		var next []run.Leg
 		for _, l := range legs {
-			for _, v := range k.val.v {
+			for _, v := range once {
 				leg := maps.Clone(l)
-				leg[k.key] = v.v
+				leg[k.key] = v
 				next = append(next, leg)
 			}
 		}

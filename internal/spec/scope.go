@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"belay.run/internal/expr"
 	"belay.run/internal/run"
 )
@@ -151,22 +153,36 @@ func ownEnv(outer *expr.Name, own []entry[string]) *expr.Name {
 }
 
 // matrixNames are the keys of a matrix.
-func (c *checker) matrixNames(m *Matrix, used map[string]bool) *expr.Name {
+func (c *checker) matrixNames(m rawMatrix) *expr.Name {
 	names := map[string]*expr.Name{}
-	for _, l := range m.Legs {
-		for k := range l {
-			names[k] = value(expr.KindText)
+	for _, k := range m.keys {
+		names[k.key] = value(expr.KindText)
+	}
+	for _, inc := range m.include.v {
+		for _, k := range inc.v {
+			names[k.key] = value(expr.KindText)
 		}
 	}
 	order := slices.Sorted(maps.Keys(names))
+	read := map[string]bool{}
+	for _, k := range m.keys {
+		c.keys = append(c.keys, matrixKey{k.key, k.at, read})
+	}
 	return lazyGroup(lazy{
 		noun: "matrix key",
 		member: func(name string) (*expr.Name, *expr.Error) {
-			used[name] = true
+			read[name] = true
 			return names[name], nil
 		},
 		names: func() []string { return order },
 	})
+}
+
+// matrixKey is a key of a matrix, and which keys of it something reads.
+type matrixKey struct {
+	name string
+	at   *yaml.Node
+	read map[string]bool
 }
 
 // stageNames are the stages that a stage may read: those it needs, and what
@@ -253,12 +269,26 @@ func (c *checker) someLeg(stage string) string {
 	return "key=value"
 }
 
+// legNames are the legs of a stage by their names, whose keys are sorted.
 func (c *checker) legNames(stage string, outputs *expr.Name) *expr.Name {
 	legs := map[string]*expr.Name{}
 	for _, l := range c.legs(stage) {
 		legs[l.String()] = group("name", map[string]*expr.Name{"status": value(expr.KindStatus), "outputs": outputs})
 	}
-	return group("leg", legs)
+	fixed := group("leg", legs)
+	return lazyGroup(lazy{
+		noun: "leg",
+		member: func(name string) (*expr.Name, *expr.Error) {
+			pairs := strings.Split(name, ",")
+			slices.Sort(pairs)
+			sorted := strings.Join(pairs, ",")
+			if legs[name] == nil && legs[sorted] != nil {
+				return nil, &expr.Error{Message: fmt.Sprintf("unknown leg %s: the keys of a leg are sorted", name), Hint: fmt.Sprintf("write %q", sorted)}
+			}
+			return legs[name], nil
+		},
+		names: fixed.Members.Names,
+	})
 }
 
 // stageOutputs are the outputs of all steps of a stage under their own names.
