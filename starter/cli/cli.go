@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -79,9 +80,12 @@ func New(opts Options) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &ExitError{Code: ExitUsage, Err: err, Hint: "see: " + cmd.CommandPath() + " --help"}
 	})
-	root.CompletionOptions.HiddenDefaultCmd = false
+	// The program alone does nothing but explain itself.
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", "{{if and .Runnable .HasParent}}", 1))
 	root.AddCommand(
-		versionCommand(a),
+		runCommand(a), validateCommand(a),
+		statusCommand(a), watchCommand(a), listCommand(a), logsCommand(a),
+		cancelCommand(a), schemaCommand(a), versionCommand(a),
 	)
 	return root
 }

@@ -9,7 +9,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"belay.run/internal/config"
 	"belay.run/internal/run"
+	"belay.run/starter/runs"
 )
 
 // Exit codes of every command.
@@ -85,13 +87,19 @@ func exitError(err error) *ExitError {
 	if errors.As(err, &exit) {
 		return exit
 	}
+	var server *config.UnreachableError
+	var unknown *runs.UnknownError
 	switch {
+	case errors.As(err, &server):
+		return &ExitError{Code: ExitUnreachable, Err: fmt.Errorf("cannot use %s at %s: %w", server.Service, server.Address, server.Err), Hint: server.Check}
+	case errors.As(err, &unknown):
+		return &ExitError{Code: ExitUsage, Err: err}
+	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
+		return &ExitError{Code: ExitCancelled, Err: errInterrupted}
 	case isUnreachable(err):
-		return unreachable(err, "see the section on connecting in docs/cli.md")
+		return unreachable(err, "is Temporal running, and is a worker?")
 	case isNotFound(err):
 		return &ExitError{Code: ExitUsage, Err: err}
-	case errors.Is(err, context.Canceled):
-		return &ExitError{Code: ExitCancelled, Err: errors.New("interrupted")}
 	}
 	return &ExitError{Code: ExitFailed, Err: err}
 }

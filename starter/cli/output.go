@@ -2,12 +2,16 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"belay.run/internal/spec"
+	"belay.run/internal/tree"
 )
 
 // format is the value of -o.
@@ -105,13 +109,24 @@ func report(opts *Options, name string, err *ExitError, asJSON bool) {
 		_ = writeJSON(opts.Out, doc)
 		return
 	}
-	fmt.Fprintf(opts.Err, "%s: %s\n", name, indent(err.Error()))
+	text := indent(err.Error())
+	var invalid *spec.InvalidError
+	if errors.As(err, &invalid) {
+		// What cannot be written here shows in the exit code.
+		_ = invalid.Render(opts.Err, styleOf(opts.Err).Colour)
+		text = counted(len(invalid.Problems), "error")
+	}
+	fmt.Fprintf(opts.Err, "%s: %s\n", name, text)
 	if err.Hint != "" {
 		fmt.Fprintf(opts.Err, "  %s\n", indent(err.Hint))
 	}
 }
 
-// indent moves the lines after the first under it.
+// indent moves the lines after the first under it, and makes each safe to show.
 func indent(s string) string {
-	return strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ")
+	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	for i := range lines {
+		lines[i] = tree.Clean(lines[i])
+	}
+	return strings.Join(lines, "\n  ")
 }

@@ -1,0 +1,260 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"belay.run/internal/run"
+	"belay.run/internal/spec"
+	"belay.run/internal/tree"
+	"belay.run/starter/runs"
+	"belay.run/workflows"
+)
+
+// runFlags are those of `run`.
+type runFlags struct {
+	inputs     []string
+	inputsFile string
+	tenant     string
+	project    string
+	requestID  string
+	sender     string
+	detach     bool
+	output     *format
+}
+
+func runCommand(a *app) *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run FILE",
+		Short: "Start a pipeline, follow it, and end with its exit code",
+		Long: "Starts the pipeline that FILE describes (- reads standard input) and follows it\n" +
+			"until it has ended. The first Ctrl-C asks the run to cancel and shows how it\n" +
+			"unwinds, the second leaves it to itself.",
+		Example: "  " + a.Name + " run release.yaml -i tag=v1.4.2 -i env=prod",
+		Args:    args(cobra.ExactArgs(1)),
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&f.inputs, "input", "i", nil, "an input, as `name=value`; may be given more than once")
+	flags.StringVar(&f.inputsFile, "inputs-file", "", "a YAML or JSON `file` with inputs; -i wins over it")
+	flags.StringVar(&f.tenant, "tenant", run.DefaultTenant, "whose run it is")
+	flags.StringVar(&f.project, "project", run.DefaultProject, "the project it belongs to")
+	flags.StringVar(&f.requestID, "request-id", "", "names this request: delivered twice, it runs once (default a new UUID)")
+	flags.StringVar(&f.sender, "sender", "", "who asks (default user@host)")
+	flags.BoolVar(&f.detach, "detach", false, "start it and return at once")
+	f.output = outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, argv []string) error {
+		if f.sender == "" {
+			f.sender = whoami()
+		}
+		return a.run(cmd.Context(), argv[0], &f, flags.Changed("request-id"))
+	}
+	return cmd
+}
+
+// run is the whole of `run`.
+func (a *app) run(ctx context.Context, path string, f *runFlags, named bool) error {
+	sigs, stop := a.signals()
+	defer stop()
+	early, release, cancel := until(ctx, sigs)
+	defer cancel()
+	defer release()
+	req, plan, err := a.prepare(path, f, named)
+	if err != nil {
+		return err
+	}
+	conn, disconnect, err := a.connect(early)
+	if err != nil {
+		return err
+	}
+	defer disconnect()
+	if req.input.SourceRef, err = a.packSource(early, conn, path, plan); err != nil {
+		return err
+	}
+	if early.Err() != nil {
+		return context.Cause(early)
+	}
+	// From here on a signal means the run, not the command.
+	release()
+	ref, attached, err := req.start(ctx, conn.Temporal)
+	if err != nil {
+		return err
+	}
+	s := started{app: a, conn: conn, runs: conn.runs(), ref: ref, attached: attached, json: *f.output == formatJSON}
+	s.announce()
+	if f.detach {
+		return s.detached(req)
+	}
+	return s.follow(ctx, &following{
+		runs: s.runs, ref: ref, out: newDisplay(s.progress(), maxAttempts(plan)), logs: conn.Logs, sigs: sigs,
+		keys: interrupts{own: !attached, embedded: a.Embedded},
+		by:   runs.Asker{Identity: f.sender, Reason: "Ctrl-C"},
+	})
+}
+
+// prepare reads the file and checks everything that can be checked here, so
+// that every mistake is shown without a server.
+func (a *app) prepare(path string, f *runFlags, named bool) (*request, *spec.Plan, error) {
+	text, err := a.readFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	inputs, err := readInputs(f.inputsFile, f.inputs)
+	if err != nil {
+		return nil, nil, err
+	}
+	file, report := spec.Parse(path, text)
+	if err := spec.Render(a.Err, "warning", report.Warnings, styleOf(a.Err).Colour); err != nil {
+		return nil, nil, err
+	}
+	if err := report.Err(); err != nil {
+		return nil, nil, invalidFile(err)
+	}
+	plan, err := file.Plan(inputs)
+	if err != nil {
+		return nil, nil, invalidFile(err)
+	}
+	req := &request{
+		pipeline: plan.Name, inputs: plan.Inputs, named: named,
+		input: workflows.PipelineInput{
+			File: string(text), Path: path, Inputs: inputs, Tenant: f.tenant, Project: f.project,
+			Sender: f.sender, RequestID: f.requestID, RequestedAt: time.Now().UTC(),
+		},
+	}
+	return req, plan, req.check()
+}
+
+// maxAttempts is how often each step is tried, as the tree shows it.
+func maxAttempts(plan *spec.Plan) map[string]int {
+	most := map[string]int{}
+	var add func(stage string, steps []spec.Step)
+	add = func(stage string, steps []spec.Step) {
+		for i := range steps {
+			most[stage+"/"+steps[i].Name] = steps[i].Retry.MaxAttempts
+			add(stage, steps[i].Parallel)
+		}
+	}
+	for i := range plan.Stages {
+		add(plan.Stages[i].Name, plan.Stages[i].Steps)
+		add(plan.Stages[i].Name, plan.Stages[i].Finally)
+	}
+	add(run.FinallyStage, plan.Finally)
+	return most
+}
+
+// started is a run that this command started, or attached to.
+type started struct {
+	*app
+	conn     *Connection
+	runs     *runs.Client
+	ref      runs.Ref
+	attached bool
+	json     bool
+}
+
+// announce prints the run's id first of all, so that it can be found again.
+func (s *started) announce() {
+	w := s.progress()
+	line := "run " + s.ref.ID
+	if s.attached {
+		line = "attached to run " + s.ref.ID + ", which this request started before"
+	}
+	if url := s.runs.URL(s.ref); url != "" {
+		line += " (" + url + ")"
+	}
+	// Whether it can be written shows with what comes next.
+	_, _ = fmt.Fprintln(w, line)
+}
+
+// detached is the end of --detach.
+func (s *started) detached(req *request) error {
+	if !s.json {
+		_, err := fmt.Fprintf(s.Out, "look at it with: %s watch %s\n", s.Name, s.ref)
+		return err
+	}
+	d := run.Document{
+		ID: s.ref.ID, RunID: s.ref.RunID, URL: s.runs.URL(s.ref), Pipeline: req.pipeline,
+		Tenant: req.input.Tenant, Project: req.input.Project, Inputs: req.inputs, Status: run.Running,
+		Resources: []run.Resource{}, Stages: []run.Stage{},
+	}
+	if s.attached {
+		snap, err := s.runs.Reader(s.ref).Read(context.Background())
+		if err != nil {
+			return err
+		}
+		d = *snap.Document
+		d.DuplicateOf = d.ID
+	}
+	return writeJSON(s.Out, &d)
+}
+
+// follow shows the run and ends with its exit code.
+func (s *started) follow(ctx context.Context, f *following) error {
+	d, err := f.follow(ctx)
+	detached := errors.Is(err, errDetached)
+	if err != nil && !detached {
+		if d != nil {
+			return &ExitError{Code: exitError(err).Code, Err: err, Hint: s.lookAgain()}
+		}
+		return err
+	}
+	if d != nil {
+		if s.attached {
+			d.DuplicateOf = d.ID
+		}
+		if err := s.conclude(d); err != nil {
+			return err
+		}
+	}
+	if detached {
+		return &ExitError{Code: ExitCancelled, Err: s.left(d), Hint: s.lookAgain()}
+	}
+	return ended(d.Status)
+}
+
+// conclude prints what is said of a run in the end.
+func (s *started) conclude(d *run.Document) error {
+	if s.json {
+		if err := writeJSON(s.Out, d); err != nil {
+			return err
+		}
+	}
+	w := s.progress()
+	if _, err := fmt.Fprintln(w, tree.Summary(d, time.Now(), styleOf(w))); err != nil {
+		return fmt.Errorf("writing the summary: %w", err)
+	}
+	return nil
+}
+
+// left says how a run was left.
+func (s *started) left(d *run.Document) error {
+	switch {
+	case s.json && d != nil:
+		return nil // the document says it
+	case s.Embedded:
+		return errors.New("ended before the run did")
+	}
+	return errors.New("left the run before its end: it goes on")
+}
+
+// lookAgain is how to find the run later; nothing remains of an embedded one.
+func (s *started) lookAgain() string {
+	if s.Embedded {
+		return ""
+	}
+	return fmt.Sprintf("look at it again with: %s watch %s", s.Name, s.ref)
+}
+
+// progress is where people see what goes on: JSON has standard output for
+// itself.
+func (s *started) progress() io.Writer {
+	if s.json {
+		return s.Err
+	}
+	return s.Out
+}

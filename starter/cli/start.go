@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"belay.run/internal/run"
+	"belay.run/internal/tree"
+	"belay.run/starter/runs"
+	"belay.run/workflows"
+)
+
+const (
+	// taskTimeout is how long Temporal waits for a workflow task that a worker
+	// took and did not finish, as one that was killed. Its default is 10 s.
+	taskTimeout = 2 * time.Second
+	// maxSummary is what Temporal keeps of a summary, in bytes.
+	maxSummary = 390
+	// maxRequestID bounds --request-id, so that the workflow id stays under
+	// Temporal's limit.
+	maxRequestID = 200
+)
+
+// names of tenants and projects: they are parts of every id.
+var scopeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// request is what `run` asks Temporal to start.
+type request struct {
+	input    workflows.PipelineInput
+	pipeline string
+	inputs   map[string]any
+	// named says that the request id was given, so that it may have been seen
+	// before.
+	named bool
+}
+
+// check refuses names that cannot be parts of an id.
+func (r *request) check() error {
+	for _, n := range [][2]string{{"--tenant", r.input.Tenant}, {"--project", r.input.Project}} {
+		if !scopeName.MatchString(n[1]) {
+			return usage("%s %q: want letters, digits, dots, dashes and underscores, at most 63", n[0], n[1])
+		}
+	}
+	if r.named && (r.input.RequestID == "" || len(r.input.RequestID) > maxRequestID) {
+		return usage("--request-id must have 1 to %d bytes", maxRequestID)
+	}
+	if r.input.RequestID == "" {
+		r.input.RequestID = uuid.NewString()
+	}
+	return nil
+}
+
+// start starts the run. Attached is true where this request has started it
+// before: the same request id always means the run that it began, in whatever
+// state that is by now.
+func (r *request) start(ctx context.Context, c client.Client) (ref runs.Ref, attached bool, err error) {
+	ref.ID = run.ID(r.input.Tenant, r.input.Project, r.pipeline, r.input.RequestID)
+	started, err := c.ExecuteWorkflow(ctx, r.options(ref.ID), workflows.PipelineWorkflow, r.input)
+	var already *serviceerror.WorkflowExecutionAlreadyStarted
+	switch {
+	case errors.As(err, &already):
+		ref.RunID = already.RunId
+		return ref, true, nil
+	case err != nil:
+		return runs.Ref{}, false, fmt.Errorf("starting the run: %w", err)
+	}
+	ref.RunID = started.GetRunID()
+	return ref, false, nil
+}
+
+// options are Temporal's for the start of a run. No execution timeout: Temporal
+// would end the workflow without letting it clean up.
+func (r *request) options(id string) client.StartWorkflowOptions {
+	reuse := enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY
+	if r.named {
+		// A redelivered request never runs again, not even after a failure: a
+		// retry that somebody means has a request id of its own.
+		reuse = enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE
+	}
+	return client.StartWorkflowOptions{
+		ID:                       id,
+		TaskQueue:                run.QueueWorkflows,
+		WorkflowTaskTimeout:      taskTimeout,
+		WorkflowIDReusePolicy:    reuse,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		// Else the old run's handle comes back as if it were a new one.
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		TypedSearchAttributes: temporal.NewSearchAttributes(
+			temporal.NewSearchAttributeKeyKeyword(workflows.AttrTenant).ValueSet(r.input.Tenant),
+			temporal.NewSearchAttributeKeyKeyword(workflows.AttrProject).ValueSet(r.input.Project),
+			temporal.NewSearchAttributeKeyKeyword(workflows.AttrPipeline).ValueSet(r.pipeline),
+		),
+		StaticSummary: r.summary(),
+	}
+}
+
+// summary is the one line that Temporal's UI shows: the name and the inputs.
+func (r *request) summary() string {
+	s := r.pipeline
+	if in := tree.InputWords(r.inputs); in != "" {
+		s += " (" + in + ")"
+	}
+	if len(s) > maxSummary {
+		s = strings.ToValidUTF8(s[:maxSummary], "") + "…"
+	}
+	return s
+}
