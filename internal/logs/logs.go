@@ -1,9 +1,11 @@
-// Package logs keeps what steps print: complete in the store, one object per
+// Package logs keeps what steps print: complete in the store, an object for each
 // attempt, and its newest part in Redis, where there is one, for those who watch.
 package logs
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,6 +24,19 @@ const (
 	// System is what Belay itself has to say about the step.
 	System
 )
+
+// String is the stream's name: stdout, stderr or system.
+func (s Stream) String() string {
+	switch s {
+	case Stdout:
+		return "stdout"
+	case Stderr:
+		return "stderr"
+	case System:
+		return "system"
+	}
+	return "unknown"
+}
 
 // Step names one attempt of a step, whose log it is.
 type Step struct {
@@ -45,14 +60,14 @@ type Record struct {
 
 // Filter selects a part of the logs of a run.
 type Filter struct {
-	// Node selects a node and all below it, and the legs of a matrix stage by
-	// its name; "" selects all.
+	// Node selects a node and all below it, and all legs of a matrix stage by
+	// the stage's name; "" selects everything.
 	Node string
 	// Attempt selects one attempt; 0 selects all.
 	Attempt int
 }
 
-// Source is one log: of one attempt of a node.
+// Source is the log of one attempt of a node.
 type Source struct {
 	Node     string
 	Attempt  int
@@ -64,32 +79,63 @@ type Source struct {
 type Logs struct {
 	store store.Store
 	rdb   redis.UniversalClient
+	// away is until when Redis is left alone after it failed, as Unix time in
+	// nanoseconds.
+	away atomic.Int64
+	// talks counts the goroutines that may be waiting for Redis.
+	talks sync.WaitGroup
 }
 
-// New keeps logs in st. With an rdb, what is written is also announced there, so
-// that it is seen at once; a rdb that is slow or away is never waited for. Rdb
-// may be nil.
+const (
+	// awayTime is how long Redis is left alone after it failed.
+	awayTime = 3 * time.Second
+	// closeWait bounds Close.
+	closeWait = 2 * time.Second
+)
+
+// New keeps logs in st. With an rdb, what is written is also shown there at once
+// to those who follow; an rdb that is slow or away is never waited for. Rdb may
+// be nil.
 func New(st store.Store, rdb redis.UniversalClient) *Logs {
 	return &Logs{store: st, rdb: rdb}
 }
 
-// Close waits, not for long, for what is still under way to Redis. Close
-// writers first.
-func (l *Logs) Close() {}
-
-// Options says how a log is written.
-type Options struct {
-	// Limit is how many bytes of output are kept. Defaults to 1 GiB.
-	Limit int64
+// Close waits, for two seconds at most, for what is still on its way to Redis or
+// from there. Close the writers first.
+func (l *Logs) Close() {
+	idle := make(chan struct{})
+	go func() {
+		l.talks.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+	case <-time.After(closeWait):
+	}
 }
 
-// Summary says what became of the output of a step.
-type Summary struct {
-	// Bytes were printed, Dropped of them are not in the log: they were over
-	// the limit, or the store did not take them.
-	Bytes   int64
-	Dropped int64
+// reachable reports whether it is worth while to talk to Redis.
+func (l *Logs) reachable() bool {
+	return l.rdb != nil && time.Now().UnixNano() >= l.away.Load()
 }
 
-// Sources lists the logs that a run has, by node and attempt.
-func (l *Logs) Sources(ctx context.Context, runKey string) ([]Source, error) { return nil, nil }
+// failed notes that Redis did not answer well.
+func (l *Logs) failed() { l.away.Store(time.Now().Add(awayTime).UnixNano()) }
+
+// Sources lists the logs of a run that f selects, by node and attempt.
+func (l *Logs) Sources(ctx context.Context, runKey string, f Filter) ([]Source, error) {
+	parts, err := l.parts(ctx, runKey, f)
+	if err != nil {
+		return nil, err
+	}
+	var sources []Source
+	for _, p := range parts {
+		s := Source{Node: p.node, Attempt: p.attempt, Size: p.size, Modified: p.modified}
+		if n := len(sources); n > 0 && sources[n-1].Node == s.Node && sources[n-1].Attempt == s.Attempt {
+			s.Size += sources[n-1].Size
+			sources = sources[:n-1]
+		}
+		sources = append(sources, s)
+	}
+	return sources, nil
+}
