@@ -28,10 +28,8 @@ func (s *Steps) Prepare(ctx context.Context, in PrepareInput) error {
 	defer s.beating(ctx)()
 	s.forget(in.Owner)
 	dirs := s.Host.Dirs(in.Owner.RunKey, in.Owner.Node)
-	if activity.GetInfo(ctx).Attempt > 1 {
-		if err := s.Host.Empty(ctx, dirs.Workspace); err != nil {
-			return fmt.Errorf("emptying the workspace of an earlier attempt: %w", err)
-		}
+	if err := s.Host.Empty(ctx, dirs.Workspace); err != nil {
+		return fmt.Errorf("emptying the workspace of an earlier attempt: %w", err)
 	}
 	if err := s.laySource(ctx, in, dirs.Workspace); err != nil {
 		return err

@@ -88,9 +88,33 @@ func (p *pipeline) runNode(ctx workflow.Context, n *node) {
 	case !n.readsStatus() && p.unmet(n) != nil:
 		n.skip(because(p.unmet(n)))
 	default:
-		p.runLegs(ctx, n)
+		p.gate(ctx, n)
 	}
 	p.describe(ctx)
+}
+
+// gate runs a stage unless its own when says no.
+func (p *pipeline) gate(ctx workflow.Context, n *node) {
+	if n.spec.When != nil {
+		ok, err := expr.Bool(n.spec.When.Expr, p.scope(n))
+		if err != nil {
+			p.spoil(ctx, n, &run.Cause{Trigger: run.TriggerInvalid, Source: n.spec.Name, Message: fmt.Sprintf("when: %v", err)})
+			return
+		}
+		if !ok {
+			n.skip(nil)
+			return
+		}
+	}
+	p.runLegs(ctx, n)
+}
+
+// spoil fails a stage that cannot even begin.
+func (p *pipeline) spoil(ctx workflow.Context, n *node, cause *run.Cause) {
+	for _, l := range n.legs {
+		l.doc.Status, l.doc.Cause = run.Failed, cause
+	}
+	p.settle(ctx, n, failure{status: run.Failed, cause: cause})
 }
 
 func (p *pipeline) needsSettled(n *node) bool {
@@ -166,8 +190,7 @@ func (p *pipeline) runLegs(ctx workflow.Context, n *node) {
 	p.settle(ctx, n, first)
 }
 
-// runLeg runs one leg as a child workflow, unless its when or a stop in the
-// meantime says otherwise.
+// runLeg runs one leg as a child workflow, unless it was stopped in the meantime.
 func (p *pipeline) runLeg(ctx workflow.Context, n *node, l *leg, slots workflow.Semaphore) {
 	if err := slots.Acquire(ctx, 1); err == nil {
 		defer slots.Release(1)
@@ -175,26 +198,11 @@ func (p *pipeline) runLeg(ctx workflow.Context, n *node, l *leg, slots workflow.
 	if err := p.children.Acquire(ctx, 1); err == nil {
 		defer p.children.Release(1)
 	}
-	scope := p.scope(n)
-	scope["matrix"] = texts(l.vars)
-	if n.spec.When != nil && !l.halted(ctx, n) {
-		ok, err := expr.Bool(n.spec.When.Expr, scope)
-		if err != nil {
-			l.doc.Status = run.Failed
-			l.doc.Cause = &run.Cause{Trigger: run.TriggerInvalid, Source: l.doc.Node, Message: fmt.Sprintf("when: %v", err)}
-			return
-		}
-		if !ok {
-			l.doc.Status = run.Skipped
-			return
-		}
-	}
 	if l.halted(ctx, n) {
 		l.doc.Status, l.doc.Cause = run.Skipped, because(p.whyStopped(n))
 		return
 	}
-	delete(scope, "matrix")
-	in := p.stageInput(n, scope)
+	in := p.stageInput(n, p.scope(n))
 	in.Leg = l.vars
 	p.child(ctx, l, in)
 }

@@ -36,7 +36,8 @@ type stage struct {
 	ending      int  // End activities under way
 	// endFinally ends the finally steps that run; nil while none do.
 	endFinally workflow.CancelFunc
-	hostLost   bool
+	hostLost   bool // the host does not answer any more
+	again      bool // the stage is to begin anew, on whatever host
 	// movedForFinally: the finally steps run on another host than the others.
 	movedForFinally bool
 	bodyOver        bool       // only finally and release are left
@@ -125,7 +126,7 @@ func (s *stage) body(ctx workflow.Context) {
 	s.startClock(work)
 	for rerun := 0; ; rerun++ {
 		s.attempt(work)
-		if !s.hostLost || s.spec.OnWorkerLost != spec.LostRerun || rerun == maxReruns || s.halt.on() {
+		if !s.again || rerun == maxReruns || s.halt.on() {
 			break
 		}
 		s.startOver(rerun)
@@ -144,6 +145,7 @@ func (s *stage) attempt(ctx workflow.Context) {
 	if s.needsHost() {
 		if cause := s.takeHost(ctx); cause != nil {
 			s.fail(cause)
+			s.again = s.hostLost && s.spec.OnWorkerLost == spec.LostRerun
 			return
 		}
 	}
@@ -161,11 +163,12 @@ func (s *stage) fail(cause *run.Cause) {
 	s.blocked = cause
 }
 
-// startOver forgets what the lost host had done: the stage begins anew.
+// startOver forgets what was done on the host whose worker was lost: the stage
+// begins anew, in an empty workspace.
 func (s *stage) startOver(rerun int) {
-	s.doc.Notes = append(s.doc.Notes, fmt.Sprintf("host %s was lost; begun again elsewhere (%d of %d)",
+	s.doc.Notes = append(s.doc.Notes, fmt.Sprintf("the worker of host %s was lost; begun again (%d of %d)",
 		s.host.Host, rerun+1, maxReruns))
-	s.host, s.hostLost, s.blocked, s.failed = nil, false, nil, failure{}
+	s.host, s.hostLost, s.again, s.blocked, s.failed = nil, false, false, nil, failure{}
 	s.outputBytes = 0
 	s.outputs, s.groups = map[string]map[string]string{}, map[string]run.Status{}
 	s.doc.Steps = nil

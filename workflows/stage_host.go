@@ -102,10 +102,8 @@ func (s *stage) onHost(ctx workflow.Context, opts workflow.ActivityOptions, agai
 		if !errors.As(err, &timeout) || timeout.TimeoutType() != enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START {
 			return err
 		}
-		var alive bool
-		var control *activities.Control
-		look := workflow.WithActivityOptions(ctx, aliveOptions())
-		if err := workflow.ExecuteActivity(look, control.HostAlive, host.Queue).Get(ctx, &alive); err != nil {
+		alive, err := s.hostAlive(ctx)
+		if err != nil {
 			return err
 		}
 		if !alive {
@@ -116,6 +114,14 @@ func (s *stage) onHost(ctx workflow.Context, opts workflow.ActivityOptions, agai
 			opts, input = again(attemptsMade(timeout))
 		}
 	}
+}
+
+// hostAlive looks whether the stage's host lives.
+func (s *stage) hostAlive(ctx workflow.Context) (alive bool, err error) {
+	var control *activities.Control
+	look := workflow.WithActivityOptions(ctx, aliveOptions())
+	err = workflow.ExecuteActivity(look, control.HostAlive, s.host.Queue).Get(ctx, &alive)
+	return alive, err
 }
 
 // attemptsMade is how many attempts lie behind an activity that was waiting to

@@ -82,7 +82,7 @@ func (s *stage) settle(ctx workflow.Context, st *spec.Step, doc *run.Step, out *
 		out.cause = s.nodeAsk[doc.Node] // nil where the stage or the group stopped it, which says why
 	}
 	if out.cause != nil && out.cause.Trigger == run.TriggerWorkerLost {
-		s.noticeLoss()
+		s.noticeLoss(ctx)
 	}
 	s.limitOutputs(doc, out)
 	now := workflow.Now(ctx)
@@ -102,12 +102,20 @@ func (s *stage) settle(ctx workflow.Context, st *spec.Step, doc *run.Step, out *
 	s.describe(ctx)
 }
 
-// noticeLoss takes the loss of a worker in the middle of a step as the loss of
-// the host where the file asks for the stage to begin again elsewhere.
-func (s *stage) noticeLoss() {
-	if s.spec.OnWorkerLost == spec.LostRerun && s.host != nil && !s.bodyOver {
-		s.hostLost = true
+// noticeLoss looks what the loss of a worker in the middle of a step means: the
+// loss of the host, or only of the process, if another has taken its place.
+// Where the file asks for that, the stage begins again in either case.
+func (s *stage) noticeLoss(ctx workflow.Context) {
+	s.again = s.spec.OnWorkerLost == spec.LostRerun && !s.bodyOver
+	if s.host == nil || s.hostLost {
+		return
 	}
+	d, _ := workflow.NewDisconnectedContext(ctx)
+	alive, err := s.hostAlive(d)
+	if err != nil {
+		workflow.GetLogger(d).Warn("could not look whether the host lives", "error", err)
+	}
+	s.hostLost = err == nil && !alive
 }
 
 // limitOutputs fails a step whose outputs are more than a stage may hand over:
