@@ -23,7 +23,8 @@ const (
 // plumbing carries what a step writes to the writers of its job.
 type plumbing struct {
 	ends    [2]*os.File // what the step gets as stdout and stderr; nil is nowhere
-	made    []*os.File  // those of ends that are pipes
+	pipe    [2]bool     // whether that is a pipe that the worker reads
+	made    []*os.File  // the writing ends of these pipes
 	outputs []*output
 }
 
@@ -37,7 +38,7 @@ func plumb(stdout, stderr io.Writer) (*plumbing, error) {
 			p.ends[i] = w
 		default:
 			if i == 1 && sameWriter(stdout, stderr) {
-				p.ends[1] = p.ends[0]
+				p.ends[1], p.pipe[1] = p.ends[0], p.pipe[0]
 				continue
 			}
 			read, write, err := os.Pipe()
@@ -46,7 +47,7 @@ func plumb(stdout, stderr io.Writer) (*plumbing, error) {
 				p.discard()
 				return nil, startError(ErrNoResources, err, "the host has no pipe for output: %v", err)
 			}
-			p.ends[i], p.made = write, append(p.made, write)
+			p.ends[i], p.pipe[i], p.made = write, true, append(p.made, write)
 			p.outputs = append(p.outputs, &output{pipe: read, to: w, done: make(chan struct{})})
 		}
 	}

@@ -129,30 +129,35 @@ func (p *Process) giveUpAfter(d time.Duration) {
 	})
 }
 
-// watch follows the supervisor to its end and makes the result.
+// watch follows the step to its end and makes the result. It does not wait for
+// the supervisor to end too, which has nothing more to do then.
 func (p *Process) watch() {
 	outcome, err := p.await()
-	// Whether it reported or not, it has nothing more to do.
-	last := time.AfterFunc(supervisorSlack, func() { _ = p.cmd.Process.Kill() })
-	_ = p.cmd.Wait() // how it ended is in the report, or does not matter
-	last.Stop()
+	last := time.AfterFunc(supervisorSlack, func() { _ = p.cmd.Process.Kill() }) // it may have ended
 	p.mu.Lock()
 	p.ended = true
 	if p.giveUp != nil {
 		p.giveUp.Stop()
 	}
 	p.mu.Unlock()
-	if err != nil {
-		p.result = p.lost(err)
-	} else {
+	if err == nil {
 		p.result = p.reported(outcome)
-		p.host.reapNowAndThen()
+	} else {
+		_ = p.cmd.Process.Kill() // a pipe that closed, or nonsense: it is of no use
+		_ = p.cmd.Wait()         // its end is all that counts
+		p.result = p.lost(err)
 	}
 	if !p.result.Gone {
 		p.host.log.Error("a step could not be proved gone", zap.String("node", p.job.Node), zap.String("note", p.result.GoneNote))
 	}
 	p.err = p.pipes.drain(p.job.PipeDelay, writerBound)
-	p.close()
+	close(p.done)
+	if err == nil {
+		_ = p.cmd.Wait() // how it ended does not matter after its report
+		p.host.reapNowAndThen()
+	}
+	last.Stop()
+	p.forget()
 }
 
 // await reads reports until the last.

@@ -83,6 +83,7 @@ func (p *Process) launch(order *supervisor.Job) (err error) {
 		return startError(ErrNoResources, err, "the host could not start the step's supervisor: %v", err)
 	}
 	order.Cgroup, order.Record = string(p.cgroup), p.record.file
+	order.HoldOut, order.HoldErr = p.pipes.pipe[0], p.pipes.pipe[1]
 	p.note()
 	return nil
 }
@@ -103,7 +104,7 @@ func (p *Process) startSupervisor() error {
 	p.cmd = &exec.Cmd{
 		Path: selfExe, Args: []string{supervisor.Name},
 		// Little memory and few threads; nothing of the worker's environment.
-		Env:        []string{"GOGC=off", "GOMEMLIMIT=64MiB", "GOMAXPROCS=2"},
+		Env:        []string{"GOGC=off", "GOMEMLIMIT=64MiB", "GOMAXPROCS=2", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"},
 		ExtraFiles: []*os.File{controlRead, reportWrite}, // supervisor.ControlFD, ReportFD
 		// A session of its own: a signal to the worker's group or terminal
 		// reaches neither it nor the step.
@@ -190,18 +191,18 @@ func (p *Process) abandon(ran bool) {
 		p.host.log.Error("a step that failed to start could not be ended", zap.String("node", p.job.Node), zap.String("note", end.note))
 	}
 	p.pipes.discard()
-	p.close()
-}
-
-// close marks the end of a step.
-func (p *Process) close() {
 	p.mu.Lock()
 	p.ended = true
 	p.mu.Unlock()
+	p.forget()
+	close(p.done)
+}
+
+// forget lets go of a step whose supervisor has ended.
+func (p *Process) forget() {
 	_ = p.control.Close() // the other ends are gone
 	_ = p.report.Close()
 	p.host.remove(p)
-	close(p.done)
 }
 
 // clear removes the cgroup and the record of a step of which nothing lives.

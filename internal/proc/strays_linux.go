@@ -14,15 +14,15 @@ import (
 )
 
 // endStrays ends processes that bear the mark of this host and of a wanted node
-// in their environment, and what descends from them. It returns how many nodes
+// in their environment, and what descends from them. It returns the nodes that
 // they were of. What cleared its environment is not found.
-func (h *Host) endStrays(ctx context.Context, wanted func(node string) bool) (int, error) {
+func (h *Host) endStrays(ctx context.Context, wanted func(node string) bool) (map[string]bool, error) {
 	nodes := map[string]bool{}
 	look := firstLook
 	for deadline := time.Now().Add(takeOverBound); ; look = min(2*look, lastLook) {
 		strays := h.findStrays(wanted)
 		if len(strays) == 0 {
-			return len(nodes), nil
+			return nodes, nil
 		}
 		for pid, node := range strays {
 			nodes[node] = true
@@ -34,11 +34,11 @@ func (h *Host) endStrays(ctx context.Context, wanted func(node string) bool) (in
 			})
 		}
 		if time.Now().After(deadline) {
-			return len(nodes), fmt.Errorf("%w: %d processes", ErrStillAlive, len(strays))
+			return nodes, fmt.Errorf("%w: %d processes", ErrStillAlive, len(strays))
 		}
 		select {
 		case <-ctx.Done():
-			return len(nodes), context.Cause(ctx)
+			return nodes, context.Cause(ctx)
 		case <-time.After(look):
 		}
 	}

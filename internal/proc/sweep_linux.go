@@ -65,7 +65,10 @@ func (h *Host) sweep(ctx context.Context, wanted func(node string) bool) (int, e
 		err = nil
 	}
 	strays, strayErr := h.endStrays(ctx, wanted)
-	return n + strays, errors.Join(err, strayErr)
+	for _, r := range left.records {
+		delete(strays, r.Node) // counted already
+	}
+	return n + len(strays), errors.Join(err, strayErr)
 }
 
 // findLeftovers lists the steps of earlier workers by their records, and by

@@ -24,6 +24,10 @@ type Job struct {
 	Cgroup string
 	// Record is a file that is removed when the tree is proved gone.
 	Record string
+	// HoldOut and HoldErr say that the step's stdout and stderr are pipes which
+	// the worker reads. The supervisor reads them when the worker is dead, so
+	// that a step which says something while it ends does not die of it.
+	HoldOut, HoldErr bool
 	// Grace is the time between SIGTERM and SIGKILL.
 	Grace time.Duration
 	// DeadMan is how long the supervisor bears no sign of life of the worker;
@@ -43,6 +47,9 @@ func (j Job) Encode() ([]byte, error) {
 		for _, s := range list {
 			b = appendString(b, s)
 		}
+	}
+	for _, hold := range []bool{j.HoldOut, j.HoldErr} {
+		b = appendNumber(b, int(flag(hold)))
 	}
 	for _, d := range []time.Duration{j.Grace, j.DeadMan} {
 		b = appendNumber(b, int(d.Milliseconds()))
@@ -71,6 +78,7 @@ func ReadJob(r io.Reader) (Job, error) {
 	}
 	j := Job{Path: d.string(), Dir: d.string(), Cgroup: d.string(), Record: d.string()}
 	j.Argv, j.Env = d.list(), d.list()
+	j.HoldOut, j.HoldErr = d.number() == 1, d.number() == 1
 	j.Grace, j.DeadMan = d.duration(), d.duration()
 	if d.bad || len(d.rest) > 0 {
 		return Job{}, ErrJob

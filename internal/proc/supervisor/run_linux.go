@@ -20,6 +20,7 @@ type supervisor struct {
 	job    Job
 	reaper *reaper
 	orders chan byte
+	held   []int // the other ends of the step's output
 
 	terminated bool // told to end before the main process had ended
 	deadMan    bool
@@ -47,8 +48,8 @@ func run() int {
 	if err != nil {
 		return fail(err)
 	}
+	s := &supervisor{job: job, reaper: newReaper(pid), orders: make(chan byte, 16), held: hold(job)}
 	silence()
-	s := &supervisor{job: job, reaper: newReaper(pid), orders: make(chan byte, 16)}
 	go s.reaper.run()
 	tell(Report{Stage: Started, Value: pid})
 	go s.listen(control)
@@ -68,14 +69,6 @@ func fail(err error) int {
 // tell writes a report. A worker that is dead reads none.
 func tell(r Report) {
 	_, _ = syscall.Write(ReportFD, r.Encode())
-}
-
-// silence lets go of the step's output, which otherwise stays open as long as
-// the supervisor lives.
-func silence() {
-	for _, fd := range []int{1, 2} {
-		_ = syscall.Dup3(0, fd, 0) // both are open descriptors
-	}
 }
 
 // listen passes the worker's orders on; the end of the pipe is its death.
@@ -127,7 +120,12 @@ func (s *supervisor) obey(order byte) {
 	case Kill:
 		s.terminated = s.terminated || !s.reaper.mainEnded()
 		s.kill()
-	case Terminate, workerGone:
+	case Terminate:
+		s.terminate()
+	case workerGone:
+		for _, fd := range s.held {
+			go discard(fd)
+		}
 		s.terminate()
 	}
 }
