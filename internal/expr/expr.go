@@ -29,8 +29,8 @@ const (
 	// MaxItems is how many items a list may have.
 	MaxItems = 10_000
 	// maxCost bounds the steps of an evaluation, where work on a text counts
-	// by its length. It is some tens of milliseconds.
-	maxCost = 1_000_000
+	// by its length. It is some tens of milliseconds at most.
+	maxCost = 250_000
 )
 
 // Scope holds the values that an expression may read, by name: text, numbers

@@ -11,6 +11,7 @@ import (
 func scope() expr.Scope {
 	return expr.Scope{
 		"inputs":   map[string]any{"tag": "v1.4.2", "count": 3, "ratio": 1.5, "whole": 2.0, "publish": true, "list": "a,b,c"},
+		"dirty":    "\xff",
 		"env":      map[string]any{"PATH_X": "/x"},
 		"pipeline": map[string]any{"name": "release", "status": "running"},
 		"stages": map[string]any{

@@ -30,7 +30,13 @@ func (e *evaluator) binary(n *ast.BinaryNode) (any, error) {
 		}
 		return e.eval(n.Right)
 	case "matches":
-		s, _ := left.(string)
+		if left == nil {
+			return false, nil
+		}
+		s, err := e.text(n.Left, left)
+		if err != nil {
+			return nil, err
+		}
 		return e.matches(n, s)
 	}
 	right, err := e.eval(n.Right)
@@ -62,7 +68,7 @@ func (e *evaluator) operate(n *ast.BinaryNode, l, r any) (any, error) {
 	case "in":
 		return runtime.In(l, r), nil
 	case "contains", "startsWith", "endsWith":
-		return compareText(n.Operator, l, r), nil
+		return e.compareText(n, l, r)
 	}
 	if l == nil || r == nil {
 		return nil, e.fail(n, "%s needs two values, found null", n.Operator)
@@ -99,20 +105,35 @@ func (e *evaluator) add(n *ast.BinaryNode, l, r any) (any, error) {
 	return runtime.Add(l, r), nil
 }
 
-// compareText is false where a side is null or no text.
-func compareText(operator string, l, r any) bool {
-	a, ok := l.(string)
-	b, ok2 := r.(string)
-	if !ok || !ok2 {
-		return false
+// compareText looks for the right text in the left one. There is nothing in
+// null, and null is nowhere.
+func (e *evaluator) compareText(n *ast.BinaryNode, l, r any) (any, error) {
+	if l == nil || r == nil {
+		return false, nil
 	}
-	switch operator {
+	a, err := e.text(n.Left, l)
+	if err != nil {
+		return nil, err
+	}
+	b, err := e.text(n.Right, r)
+	if err != nil {
+		return nil, err
+	}
+	switch n.Operator {
 	case "contains":
-		return strings.Contains(a, b)
+		return strings.Contains(a, b), nil
 	case "startsWith":
-		return strings.HasPrefix(a, b)
+		return strings.HasPrefix(a, b), nil
 	}
-	return strings.HasSuffix(a, b)
+	return strings.HasSuffix(a, b), nil
+}
+
+func (e *evaluator) text(n ast.Node, v any) (string, error) {
+	s, ok := v.(string)
+	if !ok {
+		return "", e.fail(n, "expected text, found %s", describe(v))
+	}
+	return s, nil
 }
 
 // predicate evaluates the functions that take a condition on # for each item.
@@ -142,6 +163,9 @@ func (e *evaluator) predicate(n *ast.BuiltinNode) (any, error) {
 		if yes {
 			kept = append(kept, item)
 		}
+		if decided(n.Name, yes) {
+			break
+		}
 	}
 	return conclude(n.Name, kept, len(list)), nil
 }
@@ -163,6 +187,17 @@ func (e *evaluator) each(n *ast.BuiltinNode, item any) (any, error) {
 // for each item.
 func predicates() []string {
 	return []string{"all", "any", "count", "filter", "find", "map", "none", "one"}
+}
+
+// decided reports whether no later item can change the result.
+func decided(name string, yes bool) bool {
+	switch name {
+	case "all":
+		return !yes
+	case "any", "none", "find":
+		return yes
+	}
+	return false
 }
 
 func conclude(name string, kept []any, of int) any {
