@@ -9,6 +9,7 @@ ARG BASE=debian:bookworm-20260918-slim
 
 FROM ${GO_IMAGE} AS build
 ENV CGO_ENABLED=0 GOWORK=off GOTOOLCHAIN=local
+ARG GOPROXY
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
