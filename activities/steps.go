@@ -116,21 +116,5 @@ func (s *Steps) forget(owner Owner) {
 	}
 }
 
-// StopAll ends every attempt at once: the worker was told twice to stop.
-func (s *Steps) StopAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, a := range s.running {
-		a.stop(&stopError{kind: stopShutdown, cause: run.Cause{Trigger: run.TriggerWorkerLost, Message: "the worker was stopped"}})
-	}
-}
-
-// Running is how many attempts are under way.
-func (s *Steps) Running() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.running)
-}
-
 // processNode is the name under which the processes of a node are found.
 func processNode(runKey, node string) string { return runKey + "/" + node }
