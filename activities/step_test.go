@@ -111,7 +111,7 @@ func (h *host) run(t *testing.T, in activities.StepInput) (activities.StepResult
 	switch { // the test environment drops the details of a cancel
 	case err == nil:
 		require.NoError(t, got.Get(&res))
-	case errors.As(err, &app):
+	case errors.As(err, &app) && app.HasDetails():
 		require.NoError(t, app.Details(&res))
 	}
 	return res, err
