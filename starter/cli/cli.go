@@ -74,6 +74,7 @@ func New(opts Options) *cobra.Command {
 		Args:          cobra.ArbitraryArgs,
 		RunE:          helpOrUnknown,
 	}
+	root.SuggestionsMinimumDistance = 2
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)

@@ -1,0 +1,198 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"belay.run/internal/run"
+	"belay.run/starter/cli"
+)
+
+const (
+	patience = time.Minute
+	tick     = time.Millisecond
+	runName  = "default/default/hello/r/one"
+)
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.add(runName, run.Document{Stages: []run.Stage{{Name: "greet", Node: "greet", Status: run.Running}}})
+	r := b.exec(t, "status", runName)
+	require.Equal(t, cli.ExitOK, r.code, r.err)
+	require.Contains(t, r.out, "run "+runName+" (http://ui/")
+	require.Contains(t, r.out, "greet")
+	require.NotContains(t, r.out, "\x1b")
+
+	b.end(s, run.Failed, &run.Cause{Trigger: run.TriggerExitCode, Source: "greet/say"})
+	r = b.exec(t, "status", s.w.RunID[:8], "-o", "json")
+	require.Equal(t, cli.ExitOK, r.code, "looking at a run that failed is no failure")
+	require.Equal(t, run.Failed, oneDocument[run.Document](t, r.out).Status)
+	r = b.exec(t, "status", runName)
+	require.Contains(t, r.out, "hello failed after")
+
+	r = b.exec(t, "status", "nobody", "-o", "json")
+	require.Equal(t, cli.ExitUsage, r.code)
+	require.Contains(t, r.out, `no run \"nobody\"`)
+}
+
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.add(runName, run.Document{Stages: []run.Stage{{Name: "greet", Node: "greet", Status: run.Running}}})
+	text, lines := b.start(t, "watch", runName), b.start(t, "watch", runName, "-o", "json")
+	text.out.says(t, "greet running")
+	lines.out.says(t, "\n")
+	b.end(s, run.TimedOut, &run.Cause{Trigger: run.TriggerPipelineTimeout})
+	require.Equal(t, cli.ExitTimedOut, text.ends(t))
+	require.Equal(t, cli.ExitTimedOut, lines.ends(t))
+	var last run.Document
+	for line := range strings.Lines(lines.out.String()) {
+		require.NoError(t, json.Unmarshal([]byte(line), &last))
+	}
+	require.Equal(t, run.TimedOut, last.Status)
+}
+
+func TestWatchIsLeftByCtrlC(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.add(runName, run.Document{})
+	cmd := b.start(t, "watch", runName)
+	cmd.out.says(t, "run "+runName)
+	b.signals <- syscall.SIGINT
+	require.Equal(t, cli.ExitCancelled, cmd.ends(t))
+	require.Empty(t, b.server.Asked().Cancels)
+}
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := b.exec(t, "list")
+	require.Equal(t, cli.ExitOK, r.code)
+	require.Contains(t, r.err, "no runs")
+	r = b.exec(t, "list", "-o", "json")
+	require.JSONEq(t, `{"runs": []}`, r.out)
+
+	b.add(runName, run.Document{})
+	r = b.exec(t, "list")
+	require.Contains(t, r.out, "STATUS   PIPELINE  STARTED")
+	require.Contains(t, r.out, runName)
+	docs := oneDocument[struct{ Runs []run.Document }](t, b.exec(t, "list", "--pipeline", "hello", "-o", "json").out)
+	require.Len(t, docs.Runs, 1)
+	require.Equal(t, run.Running, docs.Runs[0].Status)
+	for _, bad := range [][]string{
+		{"list", "--status", "done"}, {"list", "--since", "yesterday"}, {"list", "--limit", "0"}, {"list", "x"},
+	} {
+		require.Equal(t, cli.ExitUsage, b.exec(t, bad...).code, bad)
+	}
+	require.Contains(t, b.exec(t, "list", "--since", "7d", "--status", "canceled").err, "no runs")
+}
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.add(runName, run.Document{Stages: []run.Stage{{Name: "greet", Node: "greet", Status: run.Pending}}})
+	r := b.exec(t, "cancel", runName, "--reason", "wrong tag")
+	require.Equal(t, cli.ExitOK, r.code, r.err)
+	require.Contains(t, r.out, "asked run "+runName+" to cancel")
+	require.Equal(t, "wrong tag", b.server.Asked().Cancels[0].GetReason())
+	require.Contains(t, b.server.Asked().Cancels[0].GetIdentity(), "@")
+
+	r = b.exec(t, "cancel", runName, "--now", "-o", "json")
+	require.Equal(t, cli.ExitOK, r.code)
+	require.Equal(t, true, oneDocument[map[string]any](t, r.out)["requested"])
+	require.Len(t, b.server.Asked().Signals, 1)
+
+	r = b.exec(t, "cancel", runName, "--node", "greet")
+	require.Equal(t, cli.ExitUsage, r.code)
+	require.Contains(t, r.err, "it has not started")
+	r = b.exec(t, "cancel", runName, "--node", "great")
+	require.Equal(t, cli.ExitUsage, r.code)
+	require.Contains(t, r.err, "there are: greet")
+	require.Equal(t, cli.ExitUsage, b.exec(t, "cancel", runName, "--node", "greet", "--now").code)
+
+	b.cancels(s)
+	r = b.exec(t, "cancel", runName, "--wait", "-o", "json")
+	require.Equal(t, cli.ExitOK, r.code, r.err)
+	require.Equal(t, run.Cancelled, oneDocument[run.Document](t, r.out).Status)
+	require.Contains(t, r.err, "confirmed after")
+	require.Equal(t, cli.ExitOK, b.exec(t, "cancel", runName).code, "it is cancelled already")
+}
+
+func TestCancelOfARunThatEndedOtherwise(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.end(b.add(runName, run.Document{}), run.Succeeded, nil)
+	r := b.exec(t, "cancel", runName)
+	require.Equal(t, cli.ExitUsage, r.code)
+	require.Contains(t, r.err, "has already ended: succeeded")
+	require.Empty(t, b.server.Asked().Cancels)
+}
+
+func TestCancelWaitTellsWhatLeaked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.add(runName, run.Document{Stages: []run.Stage{{
+		Name: "greet", Node: "greet", Status: run.Cancelled,
+		Resources: []run.Resource{{Kind: "port", Name: "8080", State: "leaked"}},
+	}}})
+	b.cancels(s)
+	r := b.exec(t, "cancel", runName, "--wait")
+	require.Equal(t, cli.ExitFailed, r.code)
+	require.Contains(t, r.err, "not released: port 8080 of greet")
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	good, bad := file(t, "good.yaml", hello), file(t, "bad.yaml", "name: x\nstagse: []\n")
+	r := b.exec(t, "validate", good)
+	require.Equal(t, cli.ExitOK, r.code, r.err)
+	require.Equal(t, good+": ok\n", r.out)
+	r = b.exec(t, "validate", good, bad, "/nowhere.yaml")
+	require.Equal(t, cli.ExitUsage, r.code)
+	require.Contains(t, r.out, good+": ok")
+	require.Contains(t, r.out, bad+":2:1:")
+	require.Contains(t, r.out, "^")
+	require.Contains(t, r.out, "/nowhere.yaml: 1 error")
+	require.Empty(t, r.err)
+	r = b.exec(t, "validate", good, bad, "-o", "json")
+	require.Equal(t, cli.ExitUsage, r.code)
+	doc := oneDocument[struct {
+		Files []struct {
+			Path     string
+			Errors   []map[string]any
+			Warnings []map[string]any
+		}
+	}](t, r.out)
+	require.Len(t, doc.Files, 2)
+	require.NotNil(t, doc.Files[0].Errors)
+	require.NotNil(t, doc.Files[0].Warnings)
+	require.NotEmpty(t, doc.Files[1].Errors)
+	for _, field := range []string{"line", "column", "message", "hint"} {
+		require.Contains(t, doc.Files[1].Errors[0], field)
+	}
+}
+
+func TestVersionSchemaHelpAndCompletion(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.opts.Version = "1.2.3"
+	require.Contains(t, b.exec(t, "version").out, "belay 1.2.3\n")
+	require.Equal(t, "1.2.3", oneDocument[map[string]any](t, b.exec(t, "version", "-o", "json").out)["version"])
+	require.Contains(t, oneDocument[map[string]any](t, b.exec(t, "schema").out), "$schema")
+	help := b.exec(t)
+	require.Equal(t, cli.ExitOK, help.code)
+	for _, command := range []string{"run", "validate", "status", "watch", "list", "logs", "cancel", "schema", "completion", "version"} {
+		require.Contains(t, help.out, "\n  "+command+" ")
+	}
+	require.Contains(t, b.exec(t, "completion", "bash").out, "bash completion")
+	r := b.exec(t, "cancle")
+	require.Equal(t, cli.ExitUsage, r.code)
+	require.Contains(t, r.err, "did you mean cancel?")
+}

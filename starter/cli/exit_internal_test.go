@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+
+	"belay.run/internal/config"
+	"belay.run/internal/run"
+	"belay.run/starter/runs"
+)
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	for code, errs := range map[int][]error{
+		ExitFailed:      {errors.New("anything"), &ExitError{Code: ExitFailed}},
+		ExitUsage:       {usage("x"), &runs.UnknownError{Arg: "x"}, serviceerror.NewNotFound("x"), invalidFile(errors.New("x"))},
+		ExitRejected:    {&ExitError{Code: ExitRejected}},
+		ExitCancelled:   {errInterrupted, context.Canceled},
+		ExitTimedOut:    {ended(run.TimedOut)},
+		ExitUnreachable: {serviceerror.NewUnavailable("x"), serviceerror.NewDeadlineExceeded("x"), context.DeadlineExceeded, &config.UnreachableError{Err: errors.New("x")}},
+	} {
+		for _, err := range errs {
+			require.Equal(t, code, exitError(err).Code, "%T", err)
+			require.Equal(t, code, exitError(fmt.Errorf("doing something: %w", err)).Code, "wrapped %T", err)
+		}
+	}
+}
+
+func TestExitCodeOfEveryState(t *testing.T) {
+	t.Parallel()
+	want := map[run.Status]int{
+		run.Succeeded: ExitOK, run.Duplicate: ExitOK, run.Skipped: ExitOK, run.Failed: ExitFailed,
+		run.TimedOut: ExitTimedOut, run.Cancelled: ExitCancelled, run.Cancelling: ExitCancelled,
+		run.Running: ExitCancelled, run.Pending: ExitCancelled,
+	}
+	for _, s := range run.Statuses() {
+		code, ok := want[s]
+		require.True(t, ok, s)
+		require.Equal(t, code, exitCodeOf(s), s)
+		if code == ExitOK {
+			require.NoError(t, ended(s))
+		}
+	}
+}
+
+func TestWhatSignalsMean(t *testing.T) {
+	t.Parallel()
+	const (
+		ctrlC = syscall.SIGINT
+		term  = syscall.SIGTERM
+		hup   = syscall.SIGHUP
+	)
+	for name, tc := range map[string]struct {
+		keys interrupts
+		sigs []syscall.Signal
+		want []action
+	}{
+		"Own":             {interrupts{own: true}, []syscall.Signal{ctrlC, ctrlC}, []action{askCancel, detach}},
+		"OwnTerm":         {interrupts{own: true}, []syscall.Signal{term, term, ctrlC}, []action{askCancel, nothing, detach}},
+		"OwnTermAfter":    {interrupts{own: true}, []syscall.Signal{ctrlC, term, term}, []action{askCancel, nothing, nothing}},
+		"OwnHangup":       {interrupts{own: true}, []syscall.Signal{hup}, []action{detach}},
+		"OwnHangupLater":  {interrupts{own: true}, []syscall.Signal{ctrlC, hup}, []action{askCancel, detach}},
+		"Attached":        {interrupts{}, []syscall.Signal{ctrlC}, []action{detach}},
+		"AttachedTerm":    {interrupts{}, []syscall.Signal{term}, []action{detach}},
+		"Embedded":        {interrupts{own: true, embedded: true}, []syscall.Signal{ctrlC, ctrlC, ctrlC}, []action{askCancel, askNow, detach}},
+		"EmbeddedHangup":  {interrupts{own: true, embedded: true}, []syscall.Signal{hup, ctrlC}, []action{askCancel, askNow}},
+		"EmbeddedTermHup": {interrupts{own: true, embedded: true}, []syscall.Signal{term, hup, term}, []action{askCancel, nothing, nothing}},
+	} {
+		for i, sig := range tc.sigs {
+			require.Equal(t, tc.want[i], tc.keys.next(sig), "%s, signal %d", name, i+1)
+		}
+	}
+}
