@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -93,7 +92,7 @@ func (p *parser) decode() (root *yaml.Node) {
 			root = nil
 		}
 	}()
-	d := yaml.NewDecoder(bytes.NewReader([]byte(p.text)))
+	d := yaml.NewDecoder(strings.NewReader(versionRE.ReplaceAllString(p.text, "${1}1")))
 	var doc, second yaml.Node
 	if err := d.Decode(&doc); err != nil {
 		p.syntaxError(err)
@@ -142,6 +141,10 @@ func (p *parser) syntaxError(err error) {
 }
 
 var (
+	// versionRE finds a directive for YAML 1.2, which the library reads but does
+	// not know by this name.
+	versionRE = regexp.MustCompile(`\A(%YAML 1\.)2\b`)
+
 	lineRE   = regexp.MustCompile(`^line (\d+): `)
 	anchorRE = regexp.MustCompile(`^unknown anchor '(.+)' referenced`)
 )
