@@ -131,7 +131,7 @@ func (c *cleaner) inText(out []byte, b byte) []byte {
 
 func (c *cleaner) inControl(out []byte, b byte) []byte {
 	switch {
-	case b >= '0' && b <= '?' && len(c.sequence) < maxSequence:
+	case b >= '0' && b <= ';' && len(c.sequence) < maxSequence:
 		c.sequence = append(c.sequence, b)
 	case b >= ' ' && b <= '?':
 		c.sequence = append(c.sequence[:0], 0) // no colour any more

@@ -129,7 +129,7 @@ func (h heads) Less(i, j int) bool {
 
 func (h heads) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 
-func (h *heads) Push(x any) { *h = append(*h, x.(*cursor)) } //nolint:forcetypeassert // only cursors are pushed
+func (h *heads) Push(x any) { *h = append(*h, x.(*cursor)) } //nolint:errcheck // only cursors are pushed
 
 func (h *heads) Pop() any {
 	last := len(*h) - 1

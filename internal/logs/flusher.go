@@ -82,8 +82,6 @@ func (f *flusher) run(ctx context.Context) {
 		select {
 		case <-f.w.some:
 		case <-f.quit:
-			f.write(ctx, true)
-			return
 		}
 		timer.Reset(flushEvery)
 		select {
@@ -91,7 +89,13 @@ func (f *flusher) run(ctx context.Context) {
 		case <-timer.C:
 		case <-f.quit:
 		}
-		f.write(ctx, false)
+		select {
+		case <-f.quit:
+			f.write(ctx, true)
+			return
+		default:
+			f.write(ctx, false)
+		}
 	}
 }
 
@@ -198,9 +202,12 @@ func (f *flusher) wait(ctx context.Context) (lost int64, err error) {
 		lost, err = f.lost, f.why
 	case <-ctx.Done():
 		f.stop(context.Cause(ctx))
+		f.w.mu.Lock()
+		pending := f.w.output
+		f.w.mu.Unlock()
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		lost, err = f.lost+f.underWay, fmt.Errorf("the store did not answer in time: %w", context.Cause(ctx))
+		lost, err = f.lost+f.underWay+pending, fmt.Errorf("the store did not answer in time: %w", context.Cause(ctx))
 	}
 	if err != nil {
 		err = fmt.Errorf("log of %s: %s of output lost: %w", f.w.step.Node, byteCount(lost), err)

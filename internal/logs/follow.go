@@ -95,12 +95,12 @@ func (w *follower) round(ctx context.Context, over bool) (caughtUp bool, err err
 
 // bear waits a little after an error of the store, which may be back then.
 func (w *follower) bear(ctx context.Context, err error) error {
-	var stop stopError
+	_, stop := errors.AsType[stopError](err)
 	switch {
 	case err == nil:
 		w.failing = time.Time{}
 		return nil
-	case ctx.Err() != nil, errors.As(err, &stop):
+	case ctx.Err() != nil, stop:
 		return err
 	case w.failing.IsZero():
 		w.failing = time.Now()

@@ -51,14 +51,14 @@ func (f frame) size() int { return headerSize + len(f.data) }
 // appendHeader begins a frame whose data follow; seal completes it.
 func appendHeader(b []byte, stream Stream, at int64) []byte {
 	b = binary.LittleEndian.AppendUint32(b, 0)
-	b = binary.LittleEndian.AppendUint64(b, uint64(at)) //nolint:gosec // parse turns it back
+	b = binary.LittleEndian.AppendUint64(b, uint64(at))
 	b = binary.LittleEndian.AppendUint16(b, 0)
 	return append(b, byte(stream))
 }
 
 // seal completes the frame that b consists of.
 func seal(b []byte, seed uint32) {
-	binary.LittleEndian.PutUint16(b[12:], uint16(len(b)-headerSize)) //nolint:gosec // at most maxPayload
+	binary.LittleEndian.PutUint16(b[12:], uint16(len(b)-headerSize))
 	binary.LittleEndian.PutUint32(b, crc32.Update(seed, castagnoli, b[4:]))
 }
 
@@ -108,7 +108,7 @@ func parse(b []byte, seed uint32) (frame, error) {
 	if crc32.Update(seed, castagnoli, b[4:]) != binary.LittleEndian.Uint32(b) {
 		return frame{}, errDamaged
 	}
-	at := int64(binary.LittleEndian.Uint64(b[4:])) //nolint:gosec // appendHeader made it
+	at := int64(binary.LittleEndian.Uint64(b[4:]))
 	return frame{time: at, stream: Stream(b[14]), data: b[headerSize:]}, nil
 }
 

@@ -66,15 +66,13 @@ func (v *listener) listen(ctx context.Context, cursors map[string]*cursor) <-cha
 	}
 	pending := make(chan news, 1)
 	v.pending = pending
-	v.logs.talks.Add(1)
-	go func() {
-		defer v.logs.talks.Done()
+	v.logs.talks.Go(func() {
 		if len(unknown) > 0 {
 			pending <- v.locate(ctx, unknown)
 		} else {
 			pending <- v.ask(ctx, append(keys, ids...))
 		}
-	}()
+	})
 	return pending
 }
 

@@ -76,13 +76,12 @@ func (v *live) talk(ctx context.Context) {
 		return
 	}
 	v.talking = true
-	v.logs.talks.Add(1)
 	// Not ended by the step's context: the end of a log is to be seen too.
-	go v.send(context.WithoutCancel(ctx))
+	ctx = context.WithoutCancel(ctx)
+	v.logs.talks.Go(func() { v.send(ctx) })
 }
 
 func (v *live) send(ctx context.Context) {
-	defer v.logs.talks.Done()
 	for {
 		v.mu.Lock()
 		queue, ended, news := v.queue, v.ended, !v.announced

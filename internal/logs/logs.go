@@ -27,15 +27,11 @@ const (
 
 // String is the stream's name: stdout, stderr or system.
 func (s Stream) String() string {
-	switch s {
-	case Stdout:
-		return "stdout"
-	case Stderr:
-		return "stderr"
-	case System:
-		return "system"
+	names := [...]string{Stdout: "stdout", Stderr: "stderr", System: "system"}
+	if s < Stdout || s > System {
+		return "unknown"
 	}
-	return "unknown"
+	return names[s]
 }
 
 // Step names one attempt of a step, whose log it is.
@@ -138,4 +134,12 @@ func (l *Logs) Sources(ctx context.Context, runKey string, f Filter) ([]Source, 
 		sources = append(sources, s)
 	}
 	return sources, nil
+}
+
+// Remove deletes all logs of a run from the store. Redis forgets them by itself.
+func (l *Logs) Remove(ctx context.Context, runKey string) error {
+	if err := checkRunKey(runKey); err != nil {
+		return err
+	}
+	return l.store.Delete(ctx, RunPrefix(runKey))
 }

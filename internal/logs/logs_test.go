@@ -21,7 +21,12 @@ import (
 	"belay.run/internal/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv("TEST_MAIN") == "writer" {
+		writeForever()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const runKey = "0198c0de-0000-7000-8000-000000000000"
 
@@ -152,8 +157,13 @@ func TestFilterSelects(t *testing.T) {
 	l := newLogs(t)
 	long := "deploy[" + strings.Repeat("k=v,", 150) + "z=a%2Fb]"
 	for _, s := range []logs.Step{
-		{Node: "build/compile", Attempt: 1}, {Node: "build/compile", Attempt: 2}, {Node: "build", Attempt: 1},
-		{Node: "build-linux/compile", Attempt: 1}, {Node: "build[os=mac]/compile", Attempt: 1}, {Node: long + "/x y", Attempt: 12}, {Node: "", Attempt: 1},
+		{Node: "build/compile", Attempt: 1},
+		{Node: "build/compile", Attempt: 2},
+		{Node: "build", Attempt: 1},
+		{Node: "build-linux/compile", Attempt: 1},
+		{Node: "build[os=mac]/compile", Attempt: 1},
+		{Node: long + "/x y", Attempt: 12},
+		{Node: "", Attempt: 1},
 	} {
 		w := openLog(t, l, s.Node, s.Attempt, logs.Options{})
 		w.System("x")
@@ -310,7 +320,7 @@ func TestLastIsTheEndOfTheNewestAttempt(t *testing.T) {
 	l := newLogs(t)
 	for attempt := range 3 {
 		w := openLog(t, l, "a/b", attempt+1, logs.Options{})
-		for i := range 20_000 {
+		for i := range 5000 {
 			_, err := fmt.Fprintf(w.Stdout(), "attempt %d line %d\n", attempt+1, i)
 			require.NoError(t, err)
 		}
@@ -354,7 +364,7 @@ func TestReplayPassesOnErrors(t *testing.T) {
 func TestReplayMergesThousandsOfLogs(t *testing.T) {
 	t.Parallel()
 	l := newLogs(t)
-	const n = 3000
+	const n = 1000
 	var group sync.WaitGroup
 	for part := range 8 {
 		group.Go(func() {

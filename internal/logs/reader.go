@@ -9,13 +9,12 @@ import (
 
 // record is what head tells people, if it does.
 func (c *cursor) record() (Record, bool) {
-	switch c.head.stream {
-	case Stdout, Stderr, System:
-		return Record{
-			Time: time.Unix(0, c.head.time), Node: c.node, Attempt: c.attempt, Stream: c.head.stream, Data: c.head.data,
-		}, true
+	if s := c.head.stream; s < Stdout || s > System {
+		return Record{}, false
 	}
-	return Record{}, false
+	return Record{
+		Time: time.Unix(0, c.head.time), Node: c.node, Attempt: c.attempt, Stream: c.head.stream, Data: c.head.data,
+	}, true
 }
 
 // stopError is an error of the function that records are given to, which ends
@@ -25,8 +24,7 @@ type stopError struct{ err error }
 func (e stopError) Error() string { return e.err.Error() }
 
 func unwrapStop(err error) error {
-	var stop stopError
-	if errors.As(err, &stop) {
+	if stop, ok := errors.AsType[stopError](err); ok {
 		return stop.err
 	}
 	return err

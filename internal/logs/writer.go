@@ -280,12 +280,12 @@ func (w *Writer) Close(ctx context.Context) (Summary, error) {
 	return Summary{Bytes: w.bytes, Dropped: w.over + lost}, err
 }
 
+// byteCount is n in words, exactly.
 func byteCount(n int64) string {
-	units := []string{"KiB", "MiB", "GiB", "TiB"}
 	text := fmt.Sprintf("%d bytes", n)
-	for i := range units {
-		if size := int64(1) << (10 * (i + 1)); n >= size && n%(size/4) == 0 {
-			text = fmt.Sprintf("%g %s", float64(n)/float64(size), units[i])
+	for i, unit := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if size := int64(1) << (10 * (i + 1)); n > 0 && n%size == 0 {
+			text = fmt.Sprintf("%d %s", n/size, unit)
 		}
 	}
 	return text
