@@ -1,0 +1,128 @@
+// Package host is the worker process of Belay: it takes workflows, control
+// activities and light steps from the queues that all workers share, takes
+// stages onto this host, and runs their steps from the host's own queue.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"belay.run/internal/config"
+	"belay.run/internal/store"
+	"belay.run/internal/telemetry"
+	"belay.run/internal/workspace"
+)
+
+// Config is what a worker is made of.
+type Config struct {
+	// Settings are the worker's settings; they are needed.
+	Settings *config.Config
+	// Temporal is the connection to use. Nil: Start connects as the
+	// environment says, and Stop closes.
+	Temporal *config.Temporal
+	// Redis and RedisLogs are the clients to use. Nil: Start connects as the
+	// settings say, and Stop closes. Without either there is no Redis.
+	Redis     redis.UniversalClient
+	RedisLogs redis.UniversalClient
+	// Store keeps logs and artifacts. Nil: the one that the settings name.
+	Store store.Store
+	// Logger takes what the worker has to say. Nil drops it.
+	Logger *zap.Logger
+}
+
+// Worker is the worker of one host. It is started once and stopped once.
+type Worker struct {
+	cfg      Config
+	log      *zap.Logger
+	host     *workspace.Host
+	identity string
+	state    readiness
+	running  running
+
+	// activities is the root of the contexts of what runs on the host's queue.
+	activities context.Context //nolint:containedctx // ended by Stop, which no call of Start outlives
+	endWork    context.CancelCauseFunc
+
+	deps   deps
+	stages *stages
+	queues queues
+
+	failed   chan error
+	stopOnce sync.Once
+	stopErr  error
+	closers  []func() error // undone from the last to the first
+}
+
+// New takes the state directory and opens the HTTP address, so that both are
+// refused before anything is waited for. Whoever gets a worker calls Stop.
+func New(cfg Config) (*Worker, error) {
+	if cfg.Settings == nil {
+		return nil, errors.New("making a worker: its settings are needed")
+	}
+	w := &Worker{cfg: cfg, log: telemetry.OrNop(cfg.Logger), failed: make(chan error, 1)}
+	w.state.set(StatusStarting)
+	w.activities, w.endWork = context.WithCancelCause(context.Background())
+
+	host, err := workspace.Open(cfg.Settings.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	w.host = host
+	w.onStop(host.Close)
+	// A machine without a name is one less word in the UI.
+	name, _ := os.Hostname()
+	w.identity = fmt.Sprintf("belay/%s@%s", host.ID(), name)
+
+	l, err := listen(context.Background(), cfg.Settings.HTTPAddress)
+	if err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	if l != nil {
+		w.onStop(w.serve(l))
+		w.log.Info("listening", zap.String("address", l.Addr().String()))
+	}
+	return w, nil
+}
+
+// ID is the host's id.
+func (w *Worker) ID() string { return w.host.ID() }
+
+// Queue is the host's task queue.
+func (w *Worker) Queue() string { return w.host.Queue() }
+
+// Health says what /readyz says.
+func (w *Worker) Health() Health {
+	h := w.state.health()
+	h.Host, h.Queue = w.host.ID(), w.host.Queue()
+	// What cannot be read is not counted; the sweep says why.
+	bound, _ := w.host.Bindings()
+	h.Stages = len(bound)
+	return h
+}
+
+// fail notes the first error after which the worker cannot go on.
+func (w *Worker) fail(err error) {
+	select {
+	case w.failed <- err:
+	default:
+	}
+}
+
+func (w *Worker) onStop(f func() error) { w.closers = append(w.closers, f) }
+
+// close undoes what was opened, the last first.
+func (w *Worker) close() error {
+	var errs []error
+	for len(w.closers) > 0 {
+		last := len(w.closers) - 1
+		errs = append(errs, w.closers[last]())
+		w.closers = w.closers[:last]
+	}
+	return errors.Join(errs...)
+}

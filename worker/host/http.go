@@ -1,0 +1,90 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"belay.run/internal/config"
+)
+
+// Bounds of the little HTTP server. Nothing it answers takes longer.
+const (
+	httpReadTimeout  = 5 * time.Second
+	httpWriteTimeout = 10 * time.Second
+	httpIdleTimeout  = time.Minute
+	httpHeaderBytes  = 16 << 10
+	httpStopTimeout  = 2 * time.Second
+)
+
+// listen opens the worker's HTTP address; nil where it is off.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	if address == config.HTTPOff {
+		return nil, nil //nolint:nilnil // off is a way to run
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("http_address %s is in use, by another worker perhaps: "+
+			"choose another (--http-address, BELAY_HTTP_ADDRESS), or off: %w", address, err)
+	case err != nil:
+		return nil, fmt.Errorf("listening on http_address %s: %w", address, err)
+	}
+	return l, nil
+}
+
+// serve answers on l until the returned function is called.
+func (w *Worker) serve(l net.Listener) (stop func() error) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", w.healthz)
+	mux.HandleFunc("GET /readyz", w.readyz)
+	server := &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: httpReadTimeout,
+		ReadTimeout:       httpReadTimeout,
+		WriteTimeout:      httpWriteTimeout,
+		IdleTimeout:       httpIdleTimeout,
+		MaxHeaderBytes:    httpHeaderBytes,
+		ErrorLog:          zap.NewStdLog(w.log),
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	return func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), httpStopTimeout)
+		defer cancel()
+		if err := server.Shutdown(ctx); err != nil {
+			_ = server.Close() // a client that does not let go is cut off
+		}
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serving HTTP: %w", err)
+		}
+		return nil
+	}
+}
+
+// healthz says that the process lives, whatever it waits for.
+func (w *Worker) healthz(rw http.ResponseWriter, _ *http.Request) {
+	rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	fmt.Fprintln(rw, "ok")
+}
+
+// readyz says whether the worker takes stages, and else why not.
+func (w *Worker) readyz(rw http.ResponseWriter, _ *http.Request) {
+	h := w.Health()
+	rw.Header().Set("Content-Type", "application/json")
+	rw.Header().Set("Cache-Control", "no-store")
+	if h.Status != StatusReady || len(h.WaitingFor) > 0 {
+		rw.WriteHeader(http.StatusServiceUnavailable)
+	}
+	enc := json.NewEncoder(rw)
+	enc.SetIndent("", "  ")
+	// A client that has gone hears nothing.
+	_ = enc.Encode(h)
+}

@@ -1,0 +1,59 @@
+package host
+
+import (
+	"os"
+
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"belay.run/activities"
+	"belay.run/workflows"
+)
+
+// registered are the activities of this worker. What runs on which queue is
+// said here and nowhere else.
+type registered struct {
+	control *activities.Control
+	binder  *activities.Binder
+	steps   *activities.Steps
+	light   *activities.Light
+}
+
+// registerWorkflows is for belay-workflows: the workflows, and what stands
+// beside them.
+func (a *registered) registerWorkflows(r worker.Registry) {
+	r.RegisterWorkflowWithOptions(workflows.Pipeline, workflow.RegisterOptions{Name: workflows.PipelineWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Stage, workflow.RegisterOptions{Name: workflows.StageWorkflow})
+	r.RegisterActivity(a.control)
+}
+
+// registerSteps is for the shared queues of the host's labels: taking a stage.
+func (a *registered) registerSteps(r worker.Registry) { r.RegisterActivity(a.binder) }
+
+// registerHost is for the host's own queue: what needs a stage's workspace.
+func (a *registered) registerHost(r worker.Registry) { r.RegisterActivity(a.steps) }
+
+// registerLight is for belay-light: steps that need neither process nor folder.
+func (a *registered) registerLight(r worker.Registry) { r.RegisterActivity(a.light) }
+
+// newActivities makes the activities from what the worker has connected.
+func (w *Worker) newActivities() *registered {
+	t := w.deps.temporal
+	return &registered{
+		control: activities.NewControl(t.Client, t.Namespace),
+		binder:  activities.NewBinder(w.host),
+		light:   activities.NewLight(),
+		steps: activities.NewSteps(activities.StepsConfig{
+			Client:       t.Client,
+			Namespace:    t.Namespace,
+			Host:         w.host,
+			Proc:         w.deps.processes,
+			Logs:         w.deps.logs,
+			Store:        w.deps.store,
+			Secrets:      w.deps.secrets,
+			MaxProcesses: w.cfg.Settings.MaxProcesses,
+			Environment:  w.cfg.Settings.StepEnviron(os.Environ()),
+			Logger:       w.log,
+		}),
+	}
+}

@@ -1,0 +1,129 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.uber.org/zap"
+
+	"belay.run/activities"
+	"belay.run/internal/config"
+	"belay.run/internal/proc"
+	"belay.run/internal/workspace"
+)
+
+// askWithin bounds one question to Temporal about a stage.
+const askWithin = 5 * time.Second
+
+// stages knows the stages that are bound to this host, and asks Temporal about
+// them.
+type stages struct {
+	host      *workspace.Host
+	temporal  *config.Temporal
+	processes *proc.Host
+	log       *zap.Logger
+	by        string
+
+	sweeping sync.Mutex
+	lastErr  string
+}
+
+func newStages(w *Worker) *stages {
+	return &stages{
+		host: w.host, temporal: w.deps.temporal, processes: w.deps.processes,
+		log: w.log, by: w.identity,
+	}
+}
+
+// ended reports whether no run of the stage's workflow is open any more. An
+// error means that nobody knows, and so that it may be.
+func (s *stages) ended(ctx context.Context, b workspace.Binding) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	// Any run of that workflow counts: one that was reset goes on under
+	// another run id, with the workspace of the first.
+	resp, err := s.temporal.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
+		Namespace: s.temporal.Namespace,
+		Execution: &commonpb.WorkflowExecution{WorkflowId: b.WorkflowID},
+	})
+	var gone *serviceerror.NotFound
+	switch {
+	case errors.As(err, &gone):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("asking Temporal about %s: %w", b.WorkflowID, err)
+	}
+	switch resp.GetWorkflowExecutionInfo().GetStatus() {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED,
+		enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED,
+		enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+		return true, nil
+	default:
+		return false, nil
+	}
+}
+
+// cancel asks the stage's workflow to end because this worker does.
+func (s *stages) cancel(ctx context.Context, b workspace.Binding, reason string) error {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	_, err := s.temporal.WorkflowService().RequestCancelWorkflowExecution(ctx, &workflowservice.RequestCancelWorkflowExecutionRequest{
+		Namespace:         s.temporal.Namespace,
+		WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: b.WorkflowID},
+		Identity:          s.by,
+		RequestId:         uuid.NewString(),
+		Reason:            activities.MaintenancePrefix + reason,
+	})
+	var gone *serviceerror.NotFound
+	if err != nil && !errors.As(err, &gone) {
+		return fmt.Errorf("asking %s to cancel: %w", b.WorkflowID, err)
+	}
+	return nil
+}
+
+// sweep ends the processes and removes the workspaces of stages that ended
+// without releasing them, as one does that is terminated.
+func (s *stages) sweep(ctx context.Context) {
+	s.sweeping.Lock()
+	defer s.sweeping.Unlock()
+	var silent error
+	err := s.host.Sweep(ctx, func(ctx context.Context, b workspace.Binding) (bool, error) {
+		if silent != nil {
+			return true, nil // asked once too often already
+		}
+		ended, err := s.ended(ctx, b)
+		if err != nil {
+			silent = err
+			return true, err
+		}
+		if !ended {
+			return true, nil
+		}
+		s.log.Info("removing what an ended stage left", zap.String("run", b.RunKey), zap.String("node", b.Node))
+		if err := s.processes.EndNode(ctx, b.RunKey+"/"+b.Node); err != nil {
+			return true, fmt.Errorf("ending the processes of %s: %w", b.Node, err)
+		}
+		return false, nil
+	})
+	s.report(err)
+}
+
+// report logs what a sweep could not do, once as long as it stays the same.
+func (s *stages) report(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != s.lastErr {
+		s.log.Warn("could not remove all that is left on this host; trying again later", zap.Error(err))
+	}
+	s.lastErr = text
+}
