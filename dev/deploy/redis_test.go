@@ -34,10 +34,7 @@ func TestRedis(t *testing.T) {
 	dir := t.TempDir()
 	cmd := script(t, "REDIS_PASSWORD=s3cret.-_~", fmt.Sprintf("REDIS_PORT=%d", port), "REDIS_DIR="+dir)
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		require.NoError(t, cmd.Process.Signal(os.Interrupt))
-		_ = cmd.Wait() // it was told to end
-	})
+	t.Cleanup(func() { _ = cmd.Wait() }) // killed when the test's context ends
 
 	address := fmt.Sprintf("redis://:s3cret.-_~@127.0.0.1:%d/0", port)
 	options, err := redis.ParseURL(address)
@@ -65,7 +62,7 @@ func TestRedis(t *testing.T) {
 func TestRedisRefusesAPasswordThatBreaksItsURL(t *testing.T) {
 	t.Parallel()
 	for _, password := range []string{"", "a b", "p@ss", "x\nmaxmemory 1", `"`, "100%"} {
-		out, err := script(t, "REDIS_PASSWORD="+password, "PATH=/nowhere:/bin:/usr/bin").CombinedOutput()
+		out, err := script(t, "REDIS_PASSWORD="+password).CombinedOutput()
 		var exit *exec.ExitError
 		require.ErrorAs(t, err, &exit, "%q", password)
 		require.Contains(t, string(out), "REDIS_PASSWORD", "%q", password)
