@@ -54,8 +54,8 @@ func flagError(err error) error {
 	return fmt.Errorf("unknown flag --%s: see --help", name)
 }
 
-// Usage prints the flags, their variables and defaults.
-func Usage(w io.Writer) error {
+// Usage lists the flags, their variables and defaults.
+func Usage() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  --%s (%s)\n      A YAML file of settings.\n", configFlag, configEnv)
 	for _, s := range settings() {
@@ -64,10 +64,7 @@ func Usage(w io.Writer) error {
 			fmt.Fprintf(&b, "      Default: %s\n", d)
 		}
 	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("writing the help: %w", err)
-	}
-	return nil
+	return b.String()
 }
 
 func (s Setting) defaultText() string {

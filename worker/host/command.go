@@ -30,25 +30,21 @@ const (
 // The first signal drains, the second ends everything at once.
 func Main(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && (args[0] == "version" || args[0] == "--version") {
-		fmt.Fprintln(stdout, "belay worker", version())
-		return exitOK
+		return show(stdout, stderr, "belay worker "+version()+"\n")
 	}
 	settings, err := config.Load(args, os.LookupEnv)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return help(stdout, stderr)
-	case err != nil:
-		fmt.Fprintf(stderr, "worker: %v\n", err)
-		return exitUsage
+	if errors.Is(err, flag.ErrHelp) {
+		return show(stdout, stderr, helpText+config.Usage())
+	}
+	if err != nil {
+		return complain(stderr, exitUsage, err)
 	}
 	if err := proc.Harden(); err != nil {
-		fmt.Fprintf(stderr, "worker: %v\n", err)
-		return exitFailed
+		return complain(stderr, exitFailed, err)
 	}
 	log, err := telemetry.NewLogger(stderr, settings.LogLevel, settings.LogFormat)
 	if err != nil {
-		fmt.Fprintf(stderr, "worker: %v\n", err)
-		return exitUsage
+		return complain(stderr, exitUsage, err)
 	}
 	if err := runUntilSignal(settings, log); err != nil {
 		log.Error("the worker ended with an error", zap.Error(err))
@@ -57,15 +53,29 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-func help(stdout, stderr io.Writer) int {
-	fmt.Fprint(stdout, "Runs stages and their steps on this machine. SIGTERM drains, a second one ends all at once.\n\n"+
-		"Usage: worker [--flag value]…\n       worker version\n\n"+
-		"Temporal is found by its own variables (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, …) and profile file.\n\n")
-	if err := config.Usage(stdout); err != nil {
-		fmt.Fprintf(stderr, "worker: %v\n", err)
-		return exitFailed
+const helpText = `Runs stages and their steps on this machine. SIGTERM or Ctrl-C lets the stages
+on it end; a second one ends everything at once.
+
+Usage: worker [--setting=value]...
+       worker version
+
+Temporal is found by its own variables (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, ...)
+and profile file. Settings, each also by the variable in parentheses:
+
+`
+
+func show(stdout, stderr io.Writer, text string) int {
+	if _, err := io.WriteString(stdout, text); err != nil {
+		return complain(stderr, exitFailed, err)
 	}
 	return exitOK
+}
+
+// complain says what is wrong before there is a log.
+func complain(stderr io.Writer, code int, err error) int {
+	// Where standard error is closed only the code is left to say it.
+	_, _ = fmt.Fprintf(stderr, "worker: %v\n", err)
+	return code
 }
 
 var (
@@ -106,11 +116,10 @@ func version() string {
 	if !ok {
 		return "unknown"
 	}
-	v := info.Main.Version
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
-			v += " (" + s.Value + ")"
+			return fmt.Sprintf("%s (%s)", info.Main.Version, s.Value)
 		}
 	}
-	return v
+	return info.Main.Version
 }

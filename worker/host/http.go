@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"syscall"
@@ -72,19 +73,22 @@ func (w *Worker) serve(l net.Listener) (stop func() error) {
 // healthz says that the process lives, whatever it waits for.
 func (w *Worker) healthz(rw http.ResponseWriter, _ *http.Request) {
 	rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	fmt.Fprintln(rw, "ok")
+	// A client that has gone hears nothing.
+	_, _ = io.WriteString(rw, "ok\n")
 }
 
 // readyz says whether the worker takes stages, and else why not.
 func (w *Worker) readyz(rw http.ResponseWriter, _ *http.Request) {
 	h := w.Health()
+	body, err := json.MarshalIndent(h, "", "  ")
+	if err != nil {
+		http.Error(rw, err.Error(), http.StatusInternalServerError)
+		return
+	}
 	rw.Header().Set("Content-Type", "application/json")
 	rw.Header().Set("Cache-Control", "no-store")
 	if h.Status != StatusReady || len(h.WaitingFor) > 0 {
 		rw.WriteHeader(http.StatusServiceUnavailable)
 	}
-	enc := json.NewEncoder(rw)
-	enc.SetIndent("", "  ")
-	// A client that has gone hears nothing.
-	_ = enc.Encode(h)
+	_, _ = rw.Write(append(body, '\n'))
 }

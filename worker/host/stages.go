@@ -94,18 +94,15 @@ func (s *stages) cancel(ctx context.Context, b workspace.Binding, reason string)
 func (s *stages) sweep(ctx context.Context) {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
-	var silent error
+	silent := false
 	err := s.host.Sweep(ctx, func(ctx context.Context, b workspace.Binding) (bool, error) {
-		if silent != nil {
-			return true, nil // asked once too often already
+		if silent {
+			return true, nil // one unanswered question is enough
 		}
 		ended, err := s.ended(ctx, b)
-		if err != nil {
-			silent = err
+		if err != nil || !ended {
+			silent = err != nil
 			return true, err
-		}
-		if !ended {
-			return true, nil
 		}
 		s.log.Info("removing what an ended stage left", zap.String("run", b.RunKey), zap.String("node", b.Node))
 		if err := s.processes.EndNode(ctx, b.RunKey+"/"+b.Node); err != nil {
