@@ -46,7 +46,8 @@ func Parse(path string, text []byte) (*File, *Report) {
 }
 
 // Plan binds inputs, given as text, and returns the plan of a run. Everything
-// that is wrong with them is in one *InvalidError.
+// that is wrong with them is in one *InvalidError. The stages are shared by all
+// plans of the file, and not to be changed.
 func (f *File) Plan(inputs map[string]string) (*Plan, error) {
 	values, err := f.bind(inputs)
 	if err != nil {

@@ -165,7 +165,7 @@ func (in Input) nearest(v any) string {
 func (f *File) bind(given map[string]string) (map[string]any, error) {
 	var problems []Problem
 	add := func(hint, format string, args ...any) {
-		problems = append(problems, Problem{Message: fmt.Sprintf(format, args...), Hint: hint})
+		problems = append(problems, Problem{Message: printable(fmt.Sprintf(format, args...)), Hint: hint})
 	}
 	values := map[string]any{}
 	names := make([]string, len(f.Inputs))

@@ -48,7 +48,7 @@ func (p *parser) line(n int) string {
 type place struct{ line, column int }
 
 func (p *parser) problem(at place, hint, message string) Problem {
-	out := Problem{Path: p.path, Line: at.line, Column: at.column, Message: message, Hint: hint}
+	out := Problem{Path: p.path, Line: at.line, Column: at.column, Message: printable(message), Hint: printable(hint)}
 	out.Source, out.caret = excerpt(p.line(at.line), at.column)
 	return out
 }
@@ -77,7 +77,10 @@ func placeOf(n *yaml.Node) place { return place{n.Line, n.Column} }
 
 // report is everything found, sorted.
 func (p *parser) report() *Report {
-	r := &Report{Errors: sortProblems(p.errors), Warnings: sortProblems(p.warnings)}
+	r := &Report{
+		Errors:   append([]Problem{}, sortProblems(p.errors)...),
+		Warnings: append([]Problem{}, sortProblems(p.warnings)...),
+	}
 	if p.dropped > 0 {
 		r.Errors = append(r.Errors, Problem{Path: p.path, Message: fmt.Sprintf("and %d more errors", p.dropped)})
 	}

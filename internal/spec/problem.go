@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -158,12 +159,17 @@ func excerpt(line string, column int) (string, int) {
 		line = string(r[from:min(len(r), from+width)])
 		column -= from
 	}
+	return printable(line), column
+}
+
+// printable replaces what a terminal could take for an order, or not show.
+func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r != '\t' && (r < ' ' || r == 0x7f || r == utf8.RuneError) {
-			return '·'
+		if r == '\t' || unicode.IsPrint(r) {
+			return r
 		}
-		return r
-	}, line), column
+		return '·'
+	}, s)
 }
 
 // sortProblems sorts by place.
