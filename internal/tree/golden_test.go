@@ -38,7 +38,8 @@ func at(seconds float64) *time.Time {
 	return &t
 }
 
-func code(n int) *int { return &n }
+//go:fix inline
+func code(n int) *int { return new(n) }
 
 // release is a run in the middle of its work, with a node in every state.
 func release() *run.Document {
@@ -52,9 +53,11 @@ func release() *run.Document {
 				Steps: []run.Step{
 					{Name: "compile", Node: "build/compile", Status: run.Succeeded, Attempts: 2, StartedAt: at(1), EndedAt: at(40)},
 					{Name: "unit", Node: "build/unit", Group: "checks", Status: run.Succeeded, Attempts: 1, StartedAt: at(41), EndedAt: at(74.5)},
-					{Name: "lint", Node: "build/lint", Group: "checks", Status: run.Failed, Attempts: 1, ExitCode: code(2), Ignored: true,
+					{
+						Name: "lint", Node: "build/lint", Group: "checks", Status: run.Failed, Attempts: 1, ExitCode: new(2), Ignored: true,
 						StartedAt: at(41), EndedAt: at(43.25),
-						Cause: &run.Cause{Trigger: run.TriggerExitCode, Source: "build/lint", Message: "the script exited with 2"}},
+						Cause: &run.Cause{Trigger: run.TriggerExitCode, Source: "build/lint", Message: "the script exited with 2"},
+					},
 				},
 			},
 			{
@@ -69,18 +72,24 @@ func release() *run.Document {
 				Name: "deploy", Leg: run.Leg{"region": "us"}, Node: "deploy[region=us]", Status: run.Failed, StartedAt: at(76), EndedAt: at(90),
 				Cause: &run.Cause{Trigger: run.TriggerExitCode, Source: "deploy[region=us]/rollout", Message: "the script exited with 3"},
 				Steps: []run.Step{
-					{Name: "rollout", Node: "deploy[region=us]/rollout", Status: run.Failed, Attempts: 3, ExitCode: code(3), StartedAt: at(77), EndedAt: at(90),
-						Cause: &run.Cause{Trigger: run.TriggerExitCode, Source: "deploy[region=us]/rollout", Message: "the script exited with 3"}},
-					{Name: "smoke", Node: "deploy[region=us]/smoke", Status: run.Skipped,
-						Cause: &run.Cause{Trigger: run.TriggerDependencyFailed, Source: "deploy[region=us]/rollout"}},
+					{
+						Name: "rollout", Node: "deploy[region=us]/rollout", Status: run.Failed, Attempts: 3, ExitCode: new(3), StartedAt: at(77), EndedAt: at(90),
+						Cause: &run.Cause{Trigger: run.TriggerExitCode, Source: "deploy[region=us]/rollout", Message: "the script exited with 3"},
+					},
+					{
+						Name: "smoke", Node: "deploy[region=us]/smoke", Status: run.Skipped,
+						Cause: &run.Cause{Trigger: run.TriggerDependencyFailed, Source: "deploy[region=us]/rollout"},
+					},
 				},
 			},
 			{
 				Name: "migrate", Node: "migrate", Status: run.TimedOut, StartedAt: at(76), EndedAt: at(86),
 				Cause: &run.Cause{Trigger: run.TriggerStageTimeout, Source: "migrate", Message: "the stage's timeout of 10s is over"},
 				Steps: []run.Step{
-					{Name: "up", Node: "migrate/up", Status: run.Cancelled, Attempts: 1, StartedAt: at(77), EndedAt: at(86),
-						Cause: &run.Cause{Trigger: run.TriggerStageTimeout, Source: "migrate"}},
+					{
+						Name: "up", Node: "migrate/up", Status: run.Cancelled, Attempts: 1, StartedAt: at(77), EndedAt: at(86),
+						Cause: &run.Cause{Trigger: run.TriggerStageTimeout, Source: "migrate"},
+					},
 				},
 			},
 			{
@@ -159,7 +168,7 @@ func manyStages(n int) *run.Document {
 		case i == 17:
 			s.Status, s.StartedAt, s.EndedAt = run.Failed, at(1), at(2)
 			s.Cause = &run.Cause{Trigger: run.TriggerExitCode, Source: s.Node + "/a"}
-			s.Steps = []run.Step{{Name: "a", Node: s.Node + "/a", Status: run.Failed, Attempts: 1, ExitCode: code(1), StartedAt: at(1), EndedAt: at(2), Cause: s.Cause}}
+			s.Steps = []run.Step{{Name: "a", Node: s.Node + "/a", Status: run.Failed, Attempts: 1, ExitCode: new(1), StartedAt: at(1), EndedAt: at(2), Cause: s.Cause}}
 		case i < n/3:
 			s.Status, s.StartedAt, s.EndedAt = run.Succeeded, at(1), at(2)
 			s.Steps = []run.Step{{Name: "a", Node: s.Node + "/a", Status: run.Succeeded, Attempts: 1, StartedAt: at(1), EndedAt: at(2)}}

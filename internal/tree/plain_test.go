@@ -17,7 +17,7 @@ func TestPlainPrintsEachChangeOnce(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	clock := noon
-	p := tree.NewPlain(&out, func() time.Time { return clock.Local() }, map[string]int{"deploy/rollout": 3})
+	p := tree.NewPlain(&out, func() time.Time { return clock }, map[string]int{"deploy/rollout": 3})
 	d := &run.Document{Pipeline: "release", Status: run.Running, StartedAt: at(0), Stages: []run.Stage{
 		{Name: "deploy", Node: "deploy", Status: run.Pending},
 		{Name: "notify", Node: "notify", Status: run.Pending},

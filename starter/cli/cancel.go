@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -95,8 +94,7 @@ func (t *target) ask(ctx context.Context, d *run.Document, f *cancelFlags) error
 		return t.runs.Cancel(ctx, t.ref, by)
 	}
 	err := t.runs.CancelNode(ctx, d, f.node, by)
-	var node *runs.NodeError
-	if errors.As(err, &node) {
+	if node, ok := errors.AsType[*runs.NodeError](err); ok {
 		exit := &ExitError{Code: ExitUsage, Err: err}
 		if len(node.Known) > 0 {
 			exit.Hint = "there are: " + strings.Join(firstFew(node.Known), ", ")
@@ -206,7 +204,7 @@ func nodeStatus(d *run.Document, node string) run.Status {
 
 // say tells what happened, out of the way of JSON.
 func (t *target) say(f *cancelFlags, format string, args ...any) {
-	w := io.Writer(t.Out)
+	w := t.Out
 	if *f.output == formatJSON {
 		w = t.Err
 	}

@@ -54,7 +54,7 @@ func newLines(w io.Writer, maxAttempts map[string]int) *lines {
 func (l *lines) show(snap *runs.Snapshot) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if quiet := snap.NoAnswer != nil; quiet != l.quiet {
+	if quiet := snap.NoAnswer != ""; quiet != l.quiet {
 		l.quiet = quiet
 		if quiet {
 			l.say(noAnswer(snap))
@@ -88,7 +88,7 @@ func (l *lines) finish(*run.Document) error {
 
 // noAnswer says in words that the state shown may be old.
 func noAnswer(snap *runs.Snapshot) string {
-	return fmt.Sprintf("%v: what is shown is what Temporal itself knows", snap.NoAnswer)
+	return snap.NoAnswer + ": what is shown is what Temporal itself knows"
 }
 
 // tick is how often the live tree is redrawn: often enough for what moves in
@@ -178,7 +178,7 @@ func (l *live) show(snap *runs.Snapshot) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.view.Run, l.stale = snap.Document, ""
-	if snap.NoAnswer != nil {
+	if snap.NoAnswer != "" {
 		l.stale = noAnswer(snap)
 	}
 	l.draw(0)

@@ -83,8 +83,7 @@ func exitCodeOf(s run.Status) int {
 // exitError gives any error a code: the one it bears, or the one of the kind of
 // failure that it is.
 func exitError(err error) *ExitError {
-	var exit *ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*ExitError](err); ok {
 		return exit
 	}
 	var server *config.UnreachableError

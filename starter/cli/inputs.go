@@ -29,7 +29,7 @@ func readPath(path string) ([]byte, error) {
 	if err != nil {
 		return nil, usage("%w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read from
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		return nil, usage("%s is a directory: name a pipeline file", path)
 	}

@@ -77,7 +77,7 @@ func (t *target) logs(ctx context.Context, node string, f *logsFlags) error {
 
 // checkNode refuses a node that the run does not have, as far as that is known.
 func checkNode(snap *runs.Snapshot, node string) error {
-	if node == "" || snap.NoAnswer != nil {
+	if node == "" || snap.NoAnswer != "" {
 		return nil
 	}
 	var known []string

@@ -110,16 +110,16 @@ func report(opts *Options, name string, err *ExitError, asJSON bool) {
 		return
 	}
 	text := indent(err.Error())
-	var invalid *spec.InvalidError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*spec.InvalidError](err); ok {
 		// What cannot be written here shows in the exit code.
 		_ = invalid.Render(opts.Err, styleOf(opts.Err).Colour)
 		text = counted(len(invalid.Problems), "error")
 	}
-	fmt.Fprintf(opts.Err, "%s: %s\n", name, text)
+	text = name + ": " + text + "\n"
 	if err.Hint != "" {
-		fmt.Fprintf(opts.Err, "  %s\n", indent(err.Hint))
+		text += "  " + indent(err.Hint) + "\n"
 	}
+	_, _ = io.WriteString(opts.Err, text) // as above
 }
 
 // indent moves the lines after the first under it, and makes each safe to show.

@@ -88,7 +88,7 @@ func (a *app) run(ctx context.Context, path string, f *runFlags, named bool) err
 	s := started{app: a, conn: conn, runs: conn.runs(), ref: ref, attached: attached, json: *f.output == formatJSON}
 	s.announce()
 	if f.detach {
-		return s.detached(req)
+		return s.detached(ctx, req)
 	}
 	return s.follow(ctx, &following{
 		runs: s.runs, ref: ref, out: newDisplay(s.progress(), maxAttempts(plan)), logs: conn.Logs, sigs: sigs,
@@ -172,7 +172,7 @@ func (s *started) announce() {
 }
 
 // detached is the end of --detach.
-func (s *started) detached(req *request) error {
+func (s *started) detached(ctx context.Context, req *request) error {
 	if !s.json {
 		_, err := fmt.Fprintf(s.Out, "look at it with: %s watch %s\n", s.Name, s.ref)
 		return err
@@ -183,7 +183,7 @@ func (s *started) detached(req *request) error {
 		Resources: []run.Resource{}, Stages: []run.Stage{},
 	}
 	if s.attached {
-		snap, err := s.runs.Reader(s.ref).Read(context.Background())
+		snap, err := s.runs.Reader(s.ref).Read(ctx)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
@@ -72,7 +73,7 @@ func TestRunSendsWhatWasAsked(t *testing.T) {
 	require.Equal(t, "belay-workflows", start.GetTaskQueue().GetName())
 	require.Equal(t, workflows.PipelineWorkflow, start.GetWorkflowType().GetName())
 	require.Zero(t, start.GetWorkflowExecutionTimeout().AsDuration())
-	require.Equal(t, 2.0, start.GetWorkflowTaskTimeout().AsDuration().Seconds())
+	require.Equal(t, 2*time.Second, start.GetWorkflowTaskTimeout().AsDuration())
 	require.Contains(t, string(start.GetUserMetadata().GetSummary().GetData()), "hello (who=1.10)")
 	for attr, want := range map[string]string{"BelayTenant": "acme", "BelayProject": "web", "BelayPipeline": "hello"} {
 		require.JSONEq(t, `"`+want+`"`, string(start.GetSearchAttributes().GetIndexedFields()[attr].GetData()))
@@ -105,7 +106,7 @@ func TestRunAttachesToTheRunOfItsRequest(t *testing.T) {
 	third := b.exec(t, args...)
 	require.Equal(t, cli.ExitFailed, third.code, "a request that is delivered again never runs again")
 	require.Equal(t, s.w.RunID, oneDocument[run.Document](t, third.out).RunID)
-	require.Len(t, made, 0)
+	require.Empty(t, made)
 }
 
 func TestRunDetached(t *testing.T) {

@@ -85,7 +85,7 @@ func (t *target) status(ctx context.Context, out format) error {
 	if err != nil {
 		return err
 	}
-	if snap.NoAnswer != nil {
+	if snap.NoAnswer != "" {
 		// Progress only: the document is what counts.
 		_, _ = fmt.Fprintln(t.Err, noAnswer(snap))
 	}

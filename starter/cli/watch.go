@@ -46,7 +46,7 @@ func (t *target) watch(ctx context.Context) error {
 // watchJSON writes the run's document each time it has changed.
 func (t *target) watchJSON(ctx context.Context) error {
 	d, err := t.runs.Follow(ctx, t.ref, func(snap *runs.Snapshot) error {
-		if snap.NoAnswer != nil {
+		if snap.NoAnswer != "" {
 			_, _ = fmt.Fprintln(t.Err, noAnswer(snap)) // progress only
 		}
 		return writeJSONLine(t.Out, snap.Document)

@@ -21,9 +21,9 @@ type Snapshot struct {
 	Document *run.Document
 	// Closed says that the run's workflow has ended: nothing will change.
 	Closed bool
-	// NoAnswer is why no worker told how the run stands, so that Document holds
-	// only what the server itself knows; nil when one did.
-	NoAnswer error
+	// NoAnswer says why no worker told how the run stands, so that Document
+	// holds only what the server itself knows; it is empty when one did.
+	NoAnswer string
 }
 
 // Reader reads one run again and again. It remembers what cannot change any
@@ -64,7 +64,7 @@ func (r *Reader) Read(ctx context.Context) (*Snapshot, error) {
 		return nil, err
 	}
 	complete(d)
-	if snap.Closed && snap.NoAnswer == nil {
+	if snap.Closed && snap.NoAnswer == "" {
 		r.last = snap
 	}
 	return snap, nil
@@ -90,7 +90,7 @@ func (r *Reader) pipeline(ctx context.Context) (*Snapshot, error) {
 	}
 	copied := *r.history
 	copied.Stages = append([]run.Stage(nil), r.history.Stages...)
-	return &Snapshot{Document: &copied, NoAnswer: errors.New("no worker answers")}, nil
+	return &Snapshot{Document: &copied, NoAnswer: "no worker answers"}, nil
 }
 
 // closedPipeline reads how the run ended, from what its workflow left, else
@@ -134,7 +134,7 @@ func (r *Reader) stages(ctx context.Context, snap *Snapshot) error {
 			defer mu.Unlock()
 			switch {
 			case err != nil && silent(ctx, err), isNotFound(err):
-				snap.NoAnswer = err
+				snap.NoAnswer = err.Error()
 				return nil
 			case err != nil:
 				return fmt.Errorf("asking how stage %s stands: %w", stages[i].Node, err)

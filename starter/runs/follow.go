@@ -44,7 +44,7 @@ func (c *Client) Follow(ctx context.Context, ref Ref, show func(*Snapshot) error
 		default:
 			err = f.news(snap)
 		}
-		if err != nil || err == nil && snap != nil && snap.Closed && snap.NoAnswer == nil {
+		if err != nil || err == nil && snap != nil && snap.Closed && snap.NoAnswer == "" {
 			return f.document(), err
 		}
 		select {
@@ -101,7 +101,7 @@ func (f *follower) news(snap *Snapshot) error {
 	if err != nil {
 		return fmt.Errorf("comparing two states of the run: %w", err)
 	}
-	same := f.last != nil && bytes.Equal(text, f.text) && (f.last.NoAnswer == nil) == (snap.NoAnswer == nil) &&
+	same := f.last != nil && bytes.Equal(text, f.text) && (f.last.NoAnswer == "") == (snap.NoAnswer == "") &&
 		f.last.Closed == snap.Closed
 	f.last, f.text = snap, text
 	if same {
@@ -122,7 +122,7 @@ func (f *follower) outage(err error) error {
 	}
 	f.wait = slowest
 	last := *f.last
-	last.NoAnswer = errors.Join(errors.New("temporal does not answer, trying again"), err)
+	last.NoAnswer = fmt.Sprintf("Temporal does not answer (%v), trying again", err)
 	f.text = nil
 	return f.show(&last)
 }

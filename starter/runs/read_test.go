@@ -26,7 +26,7 @@ func TestReadMergesRunningStages(t *testing.T) {
 	snap, err := b.client.Reader(runs.Ref{ID: doc.ID, RunID: runID}).Read(t.Context())
 	require.NoError(t, err)
 	require.False(t, snap.Closed)
-	require.NoError(t, snap.NoAnswer)
+	require.Empty(t, snap.NoAnswer)
 	build := snap.Document.Stages[1]
 	require.Equal(t, run.Cancelling, build.Status, "the later state counts")
 	require.Equal(t, "h1", build.Host)
@@ -144,7 +144,7 @@ func TestReadSaysThatNoWorkerAnswers(t *testing.T) {
 
 	snap, err := b.client.Reader(runs.Ref{ID: w.ID, RunID: runID}).Read(t.Context())
 	require.NoError(t, err)
-	require.Error(t, snap.NoAnswer)
+	require.NotEmpty(t, snap.NoAnswer)
 	require.False(t, snap.Closed)
 	require.Equal(t, run.Running, snap.Document.Status)
 	require.Equal(t, run.Succeeded, snap.Document.Stages[0].Status)
@@ -160,7 +160,7 @@ func TestReadTakesABoundedTime(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		snap, err := b.client.Reader(runs.Ref{ID: w.ID, RunID: runID}).Read(t.Context())
-		if err == nil && snap.NoAnswer == nil {
+		if err == nil && snap.NoAnswer == "" {
 			err = errors.New("somebody answered")
 		}
 		done <- err

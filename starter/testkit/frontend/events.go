@@ -12,11 +12,12 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// Payloads encodes values as Temporal carries them.
+// Payloads encodes values as Temporal carries them. What cannot be encoded is
+// missing, which whoever decodes it finds.
 func Payloads(values ...any) *commonpb.Payloads {
 	p, err := converter.GetDefaultDataConverter().ToPayloads(values...)
 	if err != nil {
-		panic(err)
+		return nil
 	}
 	return p
 }

@@ -6,6 +6,7 @@ package frontend
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -154,8 +155,8 @@ func (s *Server) End(w *Workflow, as enumspb.WorkflowExecutionStatus, event *his
 
 // find is the execution that an id and a run id mean, the newest without one.
 func (s *Server) find(id, runID string) *Workflow {
-	for i := len(s.workflows) - 1; i >= 0; i-- {
-		if w := s.workflows[i]; w.ID == id && (runID == "" || w.RunID == runID) {
+	for _, v := range slices.Backward(s.workflows) {
+		if w := v; w.ID == id && (runID == "" || w.RunID == runID) {
 			return w
 		}
 	}

@@ -3,6 +3,7 @@ package frontend
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -130,8 +131,8 @@ func (s *Server) ListWorkflowExecutions(_ context.Context, r *workflowservice.Li
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	resp := &workflowservice.ListWorkflowExecutionsResponse{}
-	for i := len(s.workflows) - 1; i >= 0; i-- {
-		if w := s.workflows[i]; w.matches(r.GetQuery()) {
+	for _, v := range slices.Backward(s.workflows) {
+		if w := v; w.matches(r.GetQuery()) {
 			resp.Executions = append(resp.Executions, w.info())
 		}
 	}
@@ -139,7 +140,7 @@ func (s *Server) ListWorkflowExecutions(_ context.Context, r *workflowservice.Li
 }
 
 func (w *Workflow) matches(query string) bool {
-	for _, part := range strings.Split(query, " AND ") {
+	for part := range strings.SplitSeq(query, " AND ") {
 		name, rest, _ := strings.Cut(part, " ")
 		var ok bool
 		switch value := w.info(); name {
