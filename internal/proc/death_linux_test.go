@@ -17,146 +17,154 @@ import (
 // The tests of this file kill workers and supervisors. What they leave becomes
 // this process's child, where a test beside them would end it: none is parallel.
 
-// eachWayDead runs a test with the options of a worker that is to be killed.
-func eachWayDead(t *testing.T, test func(t *testing.T, o Options)) {
-	t.Helper()
-	t.Run("cgroup", func(t *testing.T) {
-		need.Cgroup(t)
-		test(t, Options{StateDir: t.TempDir()})
-	})
-	t.Run("no cgroup", func(t *testing.T) {
-		test(t, Options{StateDir: t.TempDir(), NoCgroup: true})
-	})
-}
-
 func TestAKilledWorkerLeavesNothing(t *testing.T) {
-	eachWayDead(t, func(t *testing.T, o Options) {
-		h := newHost(t, o)
-		const n = 10
-		w := startWorker(t, o, "run/build/step", daemons(n)+
-			`trap 'echo cleaned >cleaned; exit' TERM; while :; do sleep 0.01; done`, n)
-		pids := append(pidsIn(t, w.dir), w.step, w.supervisor)
-		require.Len(t, living(pids), n+2)
-		w.kill(t)
-		// The daemons ignore SIGTERM: they are killed after the grace of 3 s.
-		awaitGone(t, pids)
-		require.FileExists(t, filepath.Join(w.dir, "cleaned"), "the grace period is honoured")
-		require.Empty(t, recordsOf(t, h))
-	})
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			o := way.options(t)
+			h := newHost(t, o)
+			const n = 10
+			w := startWorker(t, o, "run/build/step", daemons(n)+
+				`trap 'echo cleaned >cleaned; exit' TERM; while :; do sleep 0.01; done`, n)
+			pids := append(pidsIn(t, w.dir), w.step, w.supervisor)
+			require.Len(t, living(pids), n+2)
+			w.kill(t)
+			// The daemons ignore SIGTERM: they are killed after the grace of 3 s.
+			awaitGone(t, pids)
+			require.FileExists(t, filepath.Join(w.dir, "cleaned"), "the grace period is honoured")
+			require.Empty(t, recordsOf(t, h))
+		})
+	}
 }
 
 func TestAKilledSupervisorTakesItsStepAlong(t *testing.T) {
-	eachWayDead(t, func(t *testing.T, o Options) {
-		h := newHost(t, o)
-		const n = 20
-		job := script(t, daemons(n)+`exec sleep `+forever)
-		other := script(t, `until [ -e go ]; do sleep 0.01; done; exit 4`)
-		beside := start(t, h, other)
-		p := start(t, h, job)
-		awaitOutput(t, job, "ready", n)
-		pids := append(pidsIn(t, job.Dir), p.PID())
-		require.NoError(t, p.cmd.Process.Kill())
-		r := wait(t, p)
-		require.True(t, r.SupervisorLost)
-		require.Equal(t, -1, r.ExitCode)
-		require.True(t, r.Gone, r.GoneNote)
-		require.False(t, r.Terminated)
-		require.GreaterOrEqual(t, r.Leftover, n+1)
-		require.Equal(t, "the step's supervisor was lost", r.String())
-		requireGone(t, pids)
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			o := way.options(t)
+			h := newHost(t, o)
+			const n = 20
+			job := script(t, daemons(n)+`exec sleep `+forever)
+			other := script(t, `until [ -e go ]; do sleep 0.01; done; exit 4`)
+			beside := start(t, h, other)
+			p := start(t, h, job)
+			awaitOutput(t, job, "ready", n)
+			pids := append(pidsIn(t, job.Dir), p.PID())
+			require.NoError(t, p.cmd.Process.Kill())
+			r := wait(t, p)
+			require.True(t, r.SupervisorLost)
+			require.Equal(t, -1, r.ExitCode)
+			require.True(t, r.Gone, r.GoneNote)
+			require.False(t, r.Terminated)
+			require.GreaterOrEqual(t, r.Leftover, n+1)
+			require.Equal(t, "the step's supervisor was lost", r.String())
+			requireGone(t, pids)
 
-		// The step beside it has not noticed.
-		require.NoError(t, os.WriteFile(filepath.Join(other.Dir, "go"), nil, 0o600))
-		require.Equal(t, 4, wait(t, beside).ExitCode)
-	})
+			// The step beside it has not noticed.
+			require.NoError(t, os.WriteFile(filepath.Join(other.Dir, "go"), nil, 0o600))
+			require.Equal(t, 4, wait(t, beside).ExitCode)
+		})
+	}
 }
 
 func TestAStoppedSupervisorIsWoken(t *testing.T) {
-	eachWayDead(t, func(t *testing.T, o Options) {
-		h := newHost(t, o)
-		job := script(t, `trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done`)
-		job.Grace = time.Minute
-		p := start(t, h, job)
-		awaitOutput(t, job, "ready", 1)
-		sendSignal(t, p.cmd.Process.Pid, syscall.SIGSTOP)
-		p.Terminate()
-		r := wait(t, p)
-		require.Equal(t, 5, r.ExitCode)
-		require.False(t, r.SupervisorLost)
-	})
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			o := way.options(t)
+			h := newHost(t, o)
+			job := script(t, `trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done`)
+			job.Grace = time.Minute
+			p := start(t, h, job)
+			awaitOutput(t, job, "ready", 1)
+			sendSignal(t, p.cmd.Process.Pid, syscall.SIGSTOP)
+			p.Terminate()
+			r := wait(t, p)
+			require.Equal(t, 5, r.ExitCode)
+			require.False(t, r.SupervisorLost)
+		})
+	}
 }
 
 // A supervisor in a frozen cgroup cannot be woken, only killed.
 func TestASupervisorThatDoesNothingIsDoneWithout(t *testing.T) {
 	root := need.Cgroup(t)
-	eachWayDead(t, func(t *testing.T, o Options) {
-		h := newHost(t, o)
-		job := script(t, daemons(3)+`exec sleep `+forever)
-		job.Grace = 50 * time.Millisecond
-		p := start(t, h, job)
-		awaitOutput(t, job, "ready", 3)
-		pids := append(pidsIn(t, job.Dir), p.PID())
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			o := way.options(t)
+			h := newHost(t, o)
+			job := script(t, daemons(3)+`exec sleep `+forever)
+			job.Grace = 50 * time.Millisecond
+			p := start(t, h, job)
+			awaitOutput(t, job, "ready", 3)
+			pids := append(pidsIn(t, job.Dir), p.PID())
 
-		frozen := filepath.Join(root, uniqueName("belay-test-frozen"))
-		require.NoError(t, os.Mkdir(frozen, 0o755))
-		t.Cleanup(func() { require.NoError(t, os.Remove(frozen)) })
-		pid := strconv.Itoa(p.cmd.Process.Pid)
-		require.NoError(t, os.WriteFile(filepath.Join(frozen, "cgroup.procs"), []byte(pid), 0o600))
-		require.NoError(t, os.WriteFile(filepath.Join(frozen, "cgroup.freeze"), []byte("1"), 0o600))
+			frozen := filepath.Join(root, uniqueName("belay-test-frozen"))
+			require.NoError(t, os.Mkdir(frozen, 0o755))
+			t.Cleanup(func() { require.NoError(t, os.Remove(frozen)) })
+			pid := strconv.Itoa(p.cmd.Process.Pid)
+			require.NoError(t, os.WriteFile(filepath.Join(frozen, "cgroup.procs"), []byte(pid), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(frozen, "cgroup.freeze"), []byte("1"), 0o600))
 
-		p.Terminate()
-		r := wait(t, p)
-		require.True(t, r.SupervisorLost)
-		require.True(t, r.Terminated)
-		require.True(t, r.Gone, r.GoneNote)
-		requireGone(t, pids)
-	})
+			p.Terminate()
+			r := wait(t, p)
+			require.True(t, r.SupervisorLost)
+			require.True(t, r.Terminated)
+			require.True(t, r.Gone, r.GoneNote)
+			requireGone(t, pids)
+		})
+	}
 }
 
 func TestEndNodeEndsWhatADeadWorkerLeft(t *testing.T) {
 	node, below := "run/build", "run/build/step"
 	t.Run("its supervisor is at it", func(t *testing.T) {
-		eachWayDead(t, func(t *testing.T, o Options) {
-			h := newHost(t, o)
-			w := startWorker(t, o, below, `trap 'sleep 0.3; echo cleaned >cleaned; exit' TERM; echo ready; while :; do sleep 0.01; done`, 1)
-			w.kill(t)
-			require.NoError(t, h.EndNode(t.Context(), node))
-			require.False(t, lives(w.step))
-			require.FileExists(t, filepath.Join(w.dir, "cleaned"))
-		})
+		for _, way := range ways {
+			t.Run(way.name, func(t *testing.T) {
+				o := way.options(t)
+				h := newHost(t, o)
+				w := startWorker(t, o, below, `trap 'sleep 0.3; echo cleaned >cleaned; exit' TERM; echo ready; while :; do sleep 0.01; done`, 1)
+				w.kill(t)
+				require.NoError(t, h.EndNode(t.Context(), node))
+				require.False(t, lives(w.step))
+				require.FileExists(t, filepath.Join(w.dir, "cleaned"))
+			})
+		}
 	})
 	t.Run("its supervisor was stopped", func(t *testing.T) {
-		eachWayDead(t, func(t *testing.T, o Options) {
-			h := newHost(t, o)
-			w := startWorker(t, o, below, `echo ready; exec sleep `+forever, 1)
-			sendSignal(t, w.supervisor, syscall.SIGSTOP)
-			w.kill(t)
-			require.True(t, lives(w.step))
-			require.NoError(t, h.EndNode(t.Context(), node))
-			require.False(t, lives(w.step))
-		})
+		for _, way := range ways {
+			t.Run(way.name, func(t *testing.T) {
+				o := way.options(t)
+				h := newHost(t, o)
+				w := startWorker(t, o, below, `echo ready; exec sleep `+forever, 1)
+				sendSignal(t, w.supervisor, syscall.SIGSTOP)
+				w.kill(t)
+				require.True(t, lives(w.step))
+				require.NoError(t, h.EndNode(t.Context(), node))
+				require.False(t, lives(w.step))
+			})
+		}
 	})
 	t.Run("its supervisor was killed too", func(t *testing.T) {
-		eachWayDead(t, func(t *testing.T, o Options) {
-			h := newHost(t, o)
-			const n = 5
-			w := startWorker(t, o, below, `(setsid sh -c 'echo $$ >>pids; echo ready; exec sleep `+forever+`' &); `+
-				`env -i sleep `+forever+` & echo $! >>pids; echo ready; wait`, 2)
-			pids := append(pidsIn(t, w.dir), w.step)
-			killBoth(t, w)
-			require.Len(t, living(pids), len(pids))
-			require.NoError(t, h.EndNode(t.Context(), "run/build/ste"), "another node")
-			require.Len(t, living(pids), len(pids))
+		for _, way := range ways {
+			t.Run(way.name, func(t *testing.T) {
+				o := way.options(t)
+				h := newHost(t, o)
+				w := startWorker(t, o, below, `(setsid sh -c 'echo $$ >>pids; echo ready; exec sleep `+forever+`' &); `+
+					`env -i sleep `+forever+` & echo $! >>pids; echo ready; wait`, 2)
+				pids := append(pidsIn(t, w.dir), w.step)
+				killBoth(t, w)
+				require.Len(t, living(pids), len(pids))
+				require.NoError(t, h.EndNode(t.Context(), "run/build/ste"), "another node")
+				require.Len(t, living(pids), len(pids))
 
-			err := h.EndNode(t.Context(), node)
-			if o.NoCgroup {
-				require.ErrorIs(t, err, ErrNotProved)
-				require.NoError(t, h.EndNode(t.Context(), node), "it is said once")
-			} else {
-				require.NoError(t, err)
-			}
-			requireGone(t, pids)
-		})
+				err := h.EndNode(t.Context(), node)
+				if o.NoCgroup {
+					require.ErrorIs(t, err, ErrNotProved)
+					require.NoError(t, h.EndNode(t.Context(), node), "it is said once")
+				} else {
+					require.NoError(t, err)
+				}
+				requireGone(t, pids)
+			})
+		}
 	})
 }
 
@@ -171,74 +179,80 @@ func killBoth(t *testing.T, w *worker) {
 }
 
 func TestSweepEndsWhatNoLiveRunOwns(t *testing.T) {
-	eachWayDead(t, func(t *testing.T, o Options) {
-		h := newHost(t, o)
-		const n = 5
-		leave := `trap '' TERM; sleep ` + forever + ` & echo $! >>pids; echo ready; wait`
-		if !o.NoCgroup {
-			leave = daemons(n-1) + leave // only a cgroup finds these
-		}
-		expect := 1
-		if !o.NoCgroup {
-			expect = n
-		}
-		dead := startWorker(t, o, "dead/build/step", leave, expect)
-		alive := startWorker(t, o, "alive/build/step", leave, expect)
-		elsewhere := startWorker(t, Options{StateDir: t.TempDir(), NoCgroup: o.NoCgroup}, "dead/build/step", leave, expect)
-		own := script(t, `until [ -e go ]; do sleep 0.01; done; exit 4`)
-		own.Node = "dead/build/own"
-		p := start(t, h, own)
-		for _, w := range []*worker{dead, alive, elsewhere} {
-			killBoth(t, w)
-		}
-		n1, err := h.Sweep(t.Context(), func(node string) bool { return within(node, "alive") })
-		require.NoError(t, err)
-		require.Equal(t, 1, n1)
-		requireGone(t, append(pidsIn(t, dead.dir), dead.step))
-		for _, w := range []*worker{alive, elsewhere} {
-			require.Len(t, living(append(pidsIn(t, w.dir), w.step)), expect+1)
-		}
-		n2, err := h.Sweep(t.Context(), nil)
-		require.NoError(t, err)
-		require.Equal(t, 1, n2)
-		requireGone(t, append(pidsIn(t, alive.dir), alive.step))
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			o := way.options(t)
+			h := newHost(t, o)
+			const n = 5
+			leave := `trap '' TERM; sleep ` + forever + ` & echo $! >>pids; echo ready; wait`
+			if !o.NoCgroup {
+				leave = daemons(n-1) + leave // only a cgroup finds these
+			}
+			expect := 1
+			if !o.NoCgroup {
+				expect = n
+			}
+			dead := startWorker(t, o, "dead/build/step", leave, expect)
+			alive := startWorker(t, o, "alive/build/step", leave, expect)
+			elsewhere := startWorker(t, Options{StateDir: t.TempDir(), NoCgroup: o.NoCgroup}, "dead/build/step", leave, expect)
+			own := script(t, `until [ -e go ]; do sleep 0.01; done; exit 4`)
+			own.Node = "dead/build/own"
+			p := start(t, h, own)
+			for _, w := range []*worker{dead, alive, elsewhere} {
+				killBoth(t, w)
+			}
+			n1, err := h.Sweep(t.Context(), func(node string) bool { return within(node, "alive") })
+			require.NoError(t, err)
+			require.Equal(t, 1, n1)
+			requireGone(t, append(pidsIn(t, dead.dir), dead.step))
+			for _, w := range []*worker{alive, elsewhere} {
+				require.Len(t, living(append(pidsIn(t, w.dir), w.step)), expect+1)
+			}
+			n2, err := h.Sweep(t.Context(), nil)
+			require.NoError(t, err)
+			require.Equal(t, 1, n2)
+			requireGone(t, append(pidsIn(t, alive.dir), alive.step))
 
-		require.NoError(t, os.WriteFile(filepath.Join(own.Dir, "go"), nil, 0o600))
-		require.Equal(t, 4, wait(t, p).ExitCode, "steps of this process are left alone")
+			require.NoError(t, os.WriteFile(filepath.Join(own.Dir, "go"), nil, 0o600))
+			require.Equal(t, 4, wait(t, p).ExitCode, "steps of this process are left alone")
 
-		there := newHost(t, Options{StateDir: elsewhere.state, NoCgroup: o.NoCgroup})
-		_, err = there.Sweep(t.Context(), nil)
-		require.NoError(t, err)
-		requireGone(t, append(pidsIn(t, elsewhere.dir), elsewhere.step))
-	})
+			there := newHost(t, Options{StateDir: elsewhere.state, NoCgroup: o.NoCgroup})
+			_, err = there.Sweep(t.Context(), nil)
+			require.NoError(t, err)
+			requireGone(t, append(pidsIn(t, elsewhere.dir), elsewhere.step))
+		})
+	}
 }
 
 func TestSweepNeedsNoRecord(t *testing.T) {
-	eachWayDead(t, func(t *testing.T, o Options) {
-		h := newHost(t, o)
-		w := startWorker(t, o, "run/build/step", `echo ready; sleep `+forever+` & echo $! >pids; wait`, 1)
-		killBoth(t, w)
-		for i, name := range recordsOf(t, h) {
-			path := filepath.Join(h.records, name)
-			if i%2 == 0 {
-				require.NoError(t, os.WriteFile(path, []byte(`{"node": "run/bu`), 0o600)) // as on a full disk
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			o := way.options(t)
+			h := newHost(t, o)
+			w := startWorker(t, o, "run/build/step", `echo ready; sleep `+forever+` & echo $! >pids; wait`, 1)
+			killBoth(t, w)
+			for i, name := range recordsOf(t, h) {
+				path := filepath.Join(h.records, name)
+				if i%2 == 0 {
+					require.NoError(t, os.WriteFile(path, []byte(`{"node": "run/bu`), 0o600)) // as on a full disk
+				}
 			}
-		}
-		n, err := h.Sweep(t.Context(), nil)
-		require.NoError(t, err)
-		require.Positive(t, n)
-		require.False(t, lives(w.step))
+			n, err := h.Sweep(t.Context(), nil)
+			require.NoError(t, err)
+			require.Positive(t, n)
+			require.False(t, lives(w.step))
 
-		w = startWorker(t, o, "run/build/step", `echo ready; exec sleep `+forever, 1)
-		killBoth(t, w)
-		for _, name := range recordsOf(t, h) {
-			require.NoError(t, os.Remove(filepath.Join(h.records, name)))
-		}
-		n, err = h.Sweep(t.Context(), nil)
-		require.NoError(t, err)
-		require.Equal(t, 1, n)
-		require.False(t, lives(w.step))
-	})
+			w = startWorker(t, o, "run/build/step", `echo ready; exec sleep `+forever, 1)
+			killBoth(t, w)
+			for _, name := range recordsOf(t, h) {
+				require.NoError(t, os.Remove(filepath.Join(h.records, name)))
+			}
+			n, err = h.Sweep(t.Context(), nil)
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			require.False(t, lives(w.step))
+		})
+	}
 }
 
 func TestRecordsOfAnotherBootMeanNothing(t *testing.T) {
@@ -263,29 +277,32 @@ func TestAPidThatIsUsedAgainIsLeftAlone(t *testing.T) {
 }
 
 func TestEndNodeEndsRunningStepsBelowItOnly(t *testing.T) {
-	eachWayDead(t, func(t *testing.T, o Options) {
-		h := newHost(t, o)
-		steps := map[string]*Process{}
-		for _, node := range []string{"run/build/compile", "run/build/compile2", "run/build/compile/child", "run2/build/compile"} {
-			job := script(t, `exec sleep `+forever)
-			job.Node = node
-			steps[node] = start(t, h, job)
-		}
-		require.NoError(t, h.EndNode(t.Context(), "run/build/compile"))
-		for node, p := range steps {
-			select {
-			case <-p.done:
-				require.True(t, within(node, "run/build/compile"), node)
-			default:
-				require.False(t, within(node, "run/build/compile"), node)
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			o := way.options(t)
+			h := newHost(t, o)
+			steps := map[string]*Process{}
+			for _, node := range []string{"run/build/compile", "run/build/compile2", "run/build/compile/child", "run2/build/compile"} {
+				job := script(t, `exec sleep `+forever)
+				job.Node = node
+				steps[node] = start(t, h, job)
 			}
-		}
-		require.Error(t, h.EndNode(t.Context(), ""), "no node is not every node")
-		for _, p := range steps {
-			p.Kill()
-			wait(t, p)
-		}
-	})
+			require.NoError(t, h.EndNode(t.Context(), "run/build/compile"))
+			for node, p := range steps {
+				select {
+				case <-p.done:
+					require.True(t, within(node, "run/build/compile"), node)
+				default:
+					require.False(t, within(node, "run/build/compile"), node)
+				}
+			}
+			require.Error(t, h.EndNode(t.Context(), ""), "no node is not every node")
+			for _, p := range steps {
+				p.Kill()
+				wait(t, p)
+			}
+		})
+	}
 }
 
 func TestEndNodeStopsWaitingWithItsContext(t *testing.T) {
@@ -302,13 +319,16 @@ func TestEndNodeStopsWaitingWithItsContext(t *testing.T) {
 }
 
 func TestCloseEndsWhatRuns(t *testing.T) {
-	eachWayDead(t, func(t *testing.T, o Options) {
-		h := newHost(t, o)
-		job := script(t, daemons(3)+`exec sleep `+forever)
-		job.Grace = time.Hour
-		start(t, h, job)
-		awaitOutput(t, job, "ready", 3)
-		require.NoError(t, h.Close())
-		requireGone(t, pidsIn(t, job.Dir))
-	})
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			o := way.options(t)
+			h := newHost(t, o)
+			job := script(t, daemons(3)+`exec sleep `+forever)
+			job.Grace = time.Hour
+			start(t, h, job)
+			awaitOutput(t, job, "ready", 3)
+			require.NoError(t, h.Close())
+			requireGone(t, pidsIn(t, job.Dir))
+		})
+	}
 }

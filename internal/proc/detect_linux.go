@@ -88,11 +88,11 @@ func cgroupMount() string {
 // all have a say.
 func (h *Host) tryCgroup(root string) error {
 	base := filepath.Join(root, "belay."+h.id)
-	if err := os.Mkdir(base, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(base, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("making a cgroup: %w", err)
 	}
 	probe := tree.Cgroup(filepath.Join(base, uniqueName("probe")))
-	err := os.Mkdir(string(probe), 0o755)
+	err := os.Mkdir(string(probe), 0o750)
 	if err == nil {
 		err = runProbe(string(probe))
 		probe.WaitEmpty(supervisorSlack)

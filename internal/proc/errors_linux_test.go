@@ -54,36 +54,44 @@ func TestWhatCannotStart(t *testing.T) {
 		"big environment": {func(j *Job) { j.Env = append(j.Env, manyBig...) }, ErrTooBig, []string{"10005 KiB in 1 arguments and 101 variables"}},
 		"beyond all":      {func(j *Job) { j.Env = append(j.Env, "BIG="+strings.Repeat("x", 20<<20)) }, ErrTooBig, []string{"the variable BIG with 20480 KiB"}},
 	}
-	eachWay(t, func(t *testing.T, h *Host) {
-		for name, c := range cases {
-			t.Run(name, func(t *testing.T) {
-				job := Job{Node: "run/build/step", Argv: []string{"true"}, Dir: dir, Env: []string{"PATH=/usr/bin:/bin"}}
-				c.change(&job)
-				_, err := h.Start(t.Context(), job)
-				var start *StartError
-				require.ErrorAs(t, err, &start)
-				require.ErrorIs(t, err, c.kind)
-				for _, part := range c.says {
-					require.ErrorContains(t, err, part)
-				}
-				require.NotContains(t, err.Error(), "secret", "values stay out of errors")
-			})
-		}
-		require.Empty(t, recordsOf(t, h))
-	})
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, way.options(t))
+			for name, c := range cases {
+				t.Run(name, func(t *testing.T) {
+					job := Job{Node: "run/build/step", Argv: []string{"true"}, Dir: dir, Env: []string{"PATH=/usr/bin:/bin"}}
+					c.change(&job)
+					_, err := h.Start(t.Context(), job)
+					var start *StartError
+					require.ErrorAs(t, err, &start)
+					require.ErrorIs(t, err, c.kind)
+					for _, part := range c.says {
+						require.ErrorContains(t, err, part)
+					}
+					require.NotContains(t, err.Error(), "secret", "values stay out of errors")
+				})
+			}
+			require.Empty(t, recordsOf(t, h))
+		})
+	}
 }
 
 func TestACancelledStartStartsNothing(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, h *Host) {
-		reason := errors.New("no longer wanted")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(reason)
-		job := script(t, `touch started`)
-		_, err := h.Start(ctx, job)
-		require.ErrorIs(t, err, reason)
-		require.NoFileExists(t, filepath.Join(job.Dir, "started"))
-	})
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, way.options(t))
+			reason := errors.New("no longer wanted")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cancel(reason)
+			job := script(t, `touch started`)
+			_, err := h.Start(ctx, job)
+			require.ErrorIs(t, err, reason)
+			require.NoFileExists(t, filepath.Join(job.Dir, "started"))
+		})
+	}
 }
 
 func TestHostNeedsAStateDirectory(t *testing.T) {

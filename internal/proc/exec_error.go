@@ -84,8 +84,7 @@ func firstLine(path string) string {
 }
 
 func asStartError(err error) *StartError {
-	var start *StartError
-	if errors.As(err, &start) {
+	if start, ok := errors.AsType[*StartError](err); ok {
 		return start
 	}
 	return startError(ErrSupervisor, err, "%v", err)

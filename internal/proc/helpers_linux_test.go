@@ -41,7 +41,7 @@ func helperWorker() int {
 	if err != nil {
 		return complain(err)
 	}
-	fmt.Printf("%d\n%d\n", p.PID(), p.cmd.Process.Pid)
+	_, _ = fmt.Fprintf(os.Stdout, "%d\n%d\n", p.PID(), p.cmd.Process.Pid)
 	close(out.ready)
 	r, err := p.Wait()
 	if err != nil {
@@ -86,7 +86,10 @@ func helperPID1() int {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	fmt.Println("pid", os.Getpid(), "parent", os.Getppid())
+	_, _ = fmt.Fprintln(os.Stdout, "pid", os.Getpid(), "parent", os.Getppid())
+	if os.Getenv("WORKER_SCRIPT") != "" {
+		return helperWorker()
+	}
 	if os.Getenv("PID1_WAIT") != "" {
 		<-stop
 		if len(stop) > 0 {

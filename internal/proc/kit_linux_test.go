@@ -3,6 +3,7 @@ package proc
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,16 +33,21 @@ const (
 	ignoreTerm = `trap '' TERM; echo $$ >>pids; echo ready; exec sleep ` + forever
 )
 
-// eachWay runs a test with cgroups and without.
-func eachWay(t *testing.T, test func(t *testing.T, h *Host)) {
+// way is one of the two ways in which a host runs steps.
+type way struct {
+	name     string
+	noCgroup bool
+}
+
+var ways = []way{{name: "cgroup"}, {name: "no cgroup", noCgroup: true}}
+
+// options are those of a host, or a worker, of its own.
+func (w way) options(t *testing.T) Options {
 	t.Helper()
-	t.Run("cgroup", func(t *testing.T) {
+	if !w.noCgroup {
 		need.Cgroup(t)
-		test(t, newHost(t, Options{}))
-	})
-	t.Run("no cgroup", func(t *testing.T) {
-		test(t, newHost(t, Options{NoCgroup: true}))
-	})
+	}
+	return Options{StateDir: t.TempDir(), NoCgroup: w.noCgroup}
 }
 
 // newHost makes a host that must have ended everything when the test ends.
@@ -120,7 +126,7 @@ func (l *lines) String() string {
 }
 
 // output is what a job has written to its standard output so far.
-func outputOf(job Job) string { return job.Stdout.(*lines).String() }
+func outputOf(job Job) string { return fmt.Sprint(job.Stdout) }
 
 // awaitOutput waits until a job has written something n times.
 func awaitOutput(t *testing.T, job Job, text string, n int) {
@@ -135,7 +141,7 @@ func pidsIn(t *testing.T, dir string) []int {
 	text, err := os.ReadFile(filepath.Join(dir, "pids"))
 	require.NoError(t, err)
 	var pids []int
-	for _, field := range strings.Fields(string(text)) {
+	for field := range strings.FieldsSeq(string(text)) {
 		pid, err := strconv.Atoi(field)
 		require.NoError(t, err)
 		pids = append(pids, pid)

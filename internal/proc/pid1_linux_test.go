@@ -2,9 +2,9 @@ package proc
 
 import (
 	"bufio"
-	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,8 +53,22 @@ func TestPID1PassesSignalsOnOnce(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	err = cmd.Wait()
 	var exit *exec.ExitError
-	require.True(t, errors.As(err, &exit), err)
+	require.ErrorAs(t, err, &exit)
 	require.Equal(t, 43, exit.ExitCode())
+}
+
+// A worker that is killed takes its container along, but its supervisors give
+// their steps the grace period first.
+func TestPID1WaitsForTheStepsOfAKilledWorker(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd := container(t, "WORKER_STATE="+t.TempDir(), "WORKER_NODE=run/build/step", "WORKER_DIR="+dir, "WORKER_NO_CGROUP=true",
+		`WORKER_SCRIPT=trap 'sleep 0.2; echo cleaned >cleaned; exit' TERM; kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); while :; do sleep 0.01; done`)
+	err := cmd.Run()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	require.Equal(t, 128+9, exit.ExitCode())
+	require.FileExists(t, filepath.Join(dir, "cleaned"))
 }
 
 func TestOnlyPID1IsPID1(t *testing.T) {

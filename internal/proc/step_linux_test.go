@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -17,16 +18,20 @@ import (
 
 func TestOutputComesAsItIsWritten(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, h *Host) {
-		job := script(t, `echo first; until [ -e go ]; do sleep 0.01; done; echo error >&2; printf last`)
-		p := start(t, h, job)
-		awaitOutput(t, job, "first\n", 1) // while the step waits for the file
-		require.NoError(t, os.WriteFile(filepath.Join(job.Dir, "go"), nil, 0o600))
-		r := wait(t, p)
-		require.Equal(t, 0, r.ExitCode)
-		require.Equal(t, "first\nlast", outputOf(job))
-		require.Equal(t, "error\n", job.Stderr.(*lines).String())
-	})
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, way.options(t))
+			job := script(t, `echo first; until [ -e go ]; do sleep 0.01; done; echo error >&2; printf last`)
+			p := start(t, h, job)
+			awaitOutput(t, job, "first\n", 1) // while the step waits for the file
+			require.NoError(t, os.WriteFile(filepath.Join(job.Dir, "go"), nil, 0o600))
+			r := wait(t, p)
+			require.Equal(t, 0, r.ExitCode)
+			require.Equal(t, "first\nlast", outputOf(job))
+			require.Equal(t, "error\n", fmt.Sprint(job.Stderr))
+		})
+	}
 }
 
 func TestOneWriterForBothKeepsTheOrder(t *testing.T) {
@@ -40,11 +45,15 @@ func TestOneWriterForBothKeepsTheOrder(t *testing.T) {
 
 func TestBurstArrivesWhole(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, h *Host) {
-		job := script(t, `head -c 5000000 /dev/zero`)
-		run(t, h, job)
-		require.Len(t, outputOf(job), 5_000_000)
-	})
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, way.options(t))
+			job := script(t, `head -c 5000000 /dev/zero`)
+			run(t, h, job)
+			require.Len(t, outputOf(job), 5_000_000)
+		})
+	}
 }
 
 func TestOutputToFilesAndNowhere(t *testing.T) {
@@ -81,30 +90,38 @@ func TestHowAStepEnds(t *testing.T) {
 		"command killed":   {`sh -c 'kill -9 $$'; exit $?`, 137, "", "exit code 137: a command in it was killed by SIGKILL"},
 		"realtime ignored": {`exit 200`, 200, "", "exit code 200"},
 	}
-	eachWay(t, func(t *testing.T, h *Host) {
-		for name, c := range cases {
-			t.Run(name, func(t *testing.T) {
-				r := run(t, h, script(t, c.script))
-				require.Equal(t, c.code, r.ExitCode)
-				require.Equal(t, c.signal, r.Signal)
-				require.Equal(t, c.says, r.String())
-				require.False(t, r.Terminated)
-				require.Zero(t, r.Leftover)
-			})
-		}
-	})
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, way.options(t))
+			for name, c := range cases {
+				t.Run(name, func(t *testing.T) {
+					r := run(t, h, script(t, c.script))
+					require.Equal(t, c.code, r.ExitCode)
+					require.Equal(t, c.signal, r.Signal)
+					require.Equal(t, c.says, r.String())
+					require.False(t, r.Terminated)
+					require.Zero(t, r.Leftover)
+				})
+			}
+		})
+	}
 }
 
 func TestUsageOfTheTree(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, h *Host) {
-		job := script(t, `(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done); "$PROGRAM"`)
-		job.Env = append(job.Env, helperEnv+"=allocate", "PROGRAM="+testBinary(t))
-		r := run(t, h, job)
-		require.Equal(t, 0, r.ExitCode)
-		require.Positive(t, r.CPU)
-		require.Greater(t, r.MaxRSS, int64(128<<20))
-	})
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, way.options(t))
+			job := script(t, `(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done); "$PROGRAM"`)
+			job.Env = append(job.Env, helperEnv+"=allocate", "PROGRAM="+testBinary(t))
+			r := run(t, h, job)
+			require.Equal(t, 0, r.ExitCode)
+			require.Positive(t, r.CPU)
+			require.Greater(t, r.MaxRSS, int64(128<<20))
+		})
+	}
 }
 
 func testBinary(t *testing.T) string {
@@ -126,23 +143,27 @@ func TestStepGetsItsEnvironmentAndNoMore(t *testing.T) {
 
 func TestStepHasASessionAndAGroupOfItsOwn(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, h *Host) {
-		job := script(t, `echo ready; exec sleep `+forever)
-		p := start(t, h, job)
-		awaitOutput(t, job, "ready", 1)
-		own, err := tree.ReadStat(os.Getpid())
-		require.NoError(t, err)
-		step, err := tree.ReadStat(p.PID())
-		require.NoError(t, err)
-		require.NotEqual(t, own.SID, step.SID)
-		require.Equal(t, p.PID(), step.PGID)
-		if h.cgroups != "" {
-			require.True(t, p.cgroup.Contains(p.PID()))
-			require.False(t, p.cgroup.Contains(p.cmd.Process.Pid), "the supervisor stays outside")
-		}
-		p.Kill()
-		wait(t, p)
-	})
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, way.options(t))
+			job := script(t, `echo ready; exec sleep `+forever)
+			p := start(t, h, job)
+			awaitOutput(t, job, "ready", 1)
+			own, err := tree.ReadStat(os.Getpid())
+			require.NoError(t, err)
+			step, err := tree.ReadStat(p.PID())
+			require.NoError(t, err)
+			require.NotEqual(t, own.SID, step.SID)
+			require.Equal(t, p.PID(), step.PGID)
+			if h.cgroups != "" {
+				require.True(t, p.cgroup.Contains(p.PID()))
+				require.False(t, p.cgroup.Contains(p.cmd.Process.Pid), "the supervisor stays outside")
+			}
+			p.Kill()
+			wait(t, p)
+		})
+	}
 }
 
 // What the worker was started with must not reach its steps: ignored signals,
@@ -153,10 +174,10 @@ func TestStepBeginsAfresh(t *testing.T) {
 		t.Run("no cgroup "+noCgroup, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c",
-				`trap '' HUP INT QUIT TERM USR1 TSTP TTIN TTOU CHLD PIPE RTMIN; exec 7</dev/null 9>/dev/null; exec "$0"`, testBinary(t))
+				`trap '' HUP INT QUIT TERM USR1 TSTP TTIN TTOU CHLD PIPE RTMIN; exec 7</dev/null 9>/dev/null; umask 027; ulimit -Sn 512; exec "$0"`, testBinary(t))
 			cmd.Env = append(os.Environ(), helperEnv+"=worker", "WORKER_STATE="+t.TempDir(), "WORKER_NODE=run/build/step",
 				"WORKER_DIR="+t.TempDir(), "WORKER_NO_CGROUP="+noCgroup,
-				"WORKER_SCRIPT=cat /proc/self/status /proc/self/fdinfo/1; echo fds $(ls /proc/self/fd)")
+				"WORKER_SCRIPT=cat /proc/self/status /proc/self/fdinfo/1; echo fds $(ls /proc/self/fd); echo nofile $(ulimit -n) umask $(umask)")
 			out, err := cmd.Output()
 			require.NoError(t, err)
 			fields := map[string]string{}
@@ -171,6 +192,7 @@ func TestStepBeginsAfresh(t *testing.T) {
 			require.NoError(t, err)
 			require.Zero(t, flags&syscall.O_NONBLOCK, "the output must block")
 			require.Contains(t, string(out), "fds 0 1 2 3\n", "3 is the directory that ls reads")
+			require.Contains(t, string(out), "nofile 512 umask 0027\n")
 		})
 	}
 }
@@ -193,14 +215,18 @@ func TestProgramsAreFound(t *testing.T) {
 
 func TestAnyNodeMayBeNamed(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, h *Host) {
-		for _, node := range []string{
-			"01J/build[arch=arm64,os=linux]/compile", "../../etc", ".", "ünï %2F\n", strings.Repeat("long/", 300) + "end",
-		} {
-			job := script(t, `printf %s "$BELAY_NODE"`)
-			job.Node = node
-			run(t, h, job)
-			require.Equal(t, node, outputOf(job))
-		}
-	})
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, way.options(t))
+			for _, node := range []string{
+				"01J/build[arch=arm64,os=linux]/compile", "../../etc", ".", "ünï %2F\n", strings.Repeat("long/", 300) + "end",
+			} {
+				job := script(t, `printf %s "$BELAY_NODE"`)
+				job.Node = node
+				run(t, h, job)
+				require.Equal(t, node, outputOf(job))
+			}
+		})
+	}
 }

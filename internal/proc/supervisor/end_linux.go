@@ -7,22 +7,18 @@ import (
 	"belay.run/internal/proc/supervisor/tree"
 )
 
-// signalAll sends a signal to the whole tree: first to the step's process
-// group, which the kernel does at once, then to each that left the group. Who
-// was stopped is woken, else it would not notice.
-func (s *supervisor) signalAll(sig syscall.Signal) {
+// signalAll sends signals to the whole tree: first to the step's process group,
+// which the kernel does at once, then to each that left the group.
+func (s *supervisor) signalAll(signals ...syscall.Signal) {
 	members := s.members()
 	ours := s.belongs(members)
-	group := s.signalGroup(sig)
-	for _, pid := range members {
-		_ = tree.SignalIf(pid, sig, func(st tree.Stat) bool { // it may have ended
-			return st.PGID != group && ours(st)
-		})
-	}
-	for _, pid := range members {
-		_ = tree.SignalIf(pid, syscall.SIGCONT, func(st tree.Stat) bool { // it may have ended
-			return st.State == 'T' && ours(st)
-		})
+	for _, sig := range signals {
+		group := s.signalGroup(sig)
+		for _, pid := range members {
+			_ = tree.SignalIf(pid, sig, func(st tree.Stat) bool { // it may have ended
+				return st.PGID != group && ours(st)
+			})
+		}
 	}
 }
 

@@ -52,7 +52,7 @@ func (j Job) Encode() ([]byte, error) {
 		b = appendNumber(b, int(flag(hold)))
 	}
 	for _, d := range []time.Duration{j.Grace, j.DeadMan} {
-		b = appendNumber(b, int(d.Milliseconds()))
+		b = appendNumber(b, int((d+time.Millisecond-1)/time.Millisecond)) // 0 has a meaning
 	}
 	if len(b) > MaxJob {
 		return nil, ErrJob

@@ -5,12 +5,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unsafe"
-)
-
-const (
-	waitAll = 0          // P_ALL
-	wall    = 0x40000000 // __WALL: also children that clone(2) made without SIGCHLD
 )
 
 // reaper waits for all children of the supervisor: the step, and every orphan
@@ -42,14 +36,8 @@ func (r *reaper) run() {
 	defer close(r.empty)
 	told := false
 	for {
-		var info [128]byte
-		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, waitAll, 0, uintptr(unsafe.Pointer(&info)),
-			syscall.WEXITED|syscall.WNOWAIT|wall, 0, 0)
-		if errno == syscall.ECHILD {
-			return
-		}
-		left := r.reapAll()
-		if !left {
+		awaitChild()
+		if left := r.reapAll(); !left {
 			return
 		}
 		if r.mainEnded() && !told {
@@ -84,7 +72,7 @@ func (r *reaper) reapAll() bool {
 func (r *reaper) note(pid int, status syscall.WaitStatus, usage *syscall.Rusage) {
 	r.user += time.Duration(usage.Utime.Nano())
 	r.system += time.Duration(usage.Stime.Nano())
-	r.maxRSS = max(r.maxRSS, usage.Maxrss<<10)
+	r.maxRSS = max(r.maxRSS, int64(usage.Maxrss)<<10) //nolint:unconvert // it has 32 bits elsewhere
 	if pid == r.main && !r.ended {
 		r.status, r.ended = status, true
 	}

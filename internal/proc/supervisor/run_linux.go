@@ -144,7 +144,8 @@ func (s *supervisor) terminate() {
 	}
 	s.terminated = !s.reaper.mainEnded()
 	s.dead = nil
-	s.signalAll(syscall.SIGTERM)
+	// Who was stopped would not notice that it is to end.
+	s.signalAll(syscall.SIGTERM, syscall.SIGCONT)
 	s.grace = time.After(s.job.Grace)
 }
 

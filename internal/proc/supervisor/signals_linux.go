@@ -1,21 +1,6 @@
 package supervisor
 
-import (
-	"syscall"
-	"unsafe"
-)
-
-// sigaction is large enough for the kernel's struct on every architecture of
-// which the handler is the first field; zeros are the default action.
-type sigaction [8]uintptr
-
-const (
-	sigDefault = 0
-	sigIgnore  = 1
-	signals    = 64
-	sigsetSize = 8
-	sigSetmask = 2
-)
+import "syscall"
 
 // resetSignals lets the step begin as from a login shell: nothing is ignored
 // or held back because the worker, or what started it, ignored it.
@@ -24,10 +9,8 @@ const (
 // around package os/signal: a signal ignored by it would be ignored in the step,
 // whose own traps would then never run.
 func resetSignals() {
-	var none [sigsetSize]byte
-	// The thread is locked to init's goroutine, which also forks.
-	_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, sigSetmask, uintptr(unsafe.Pointer(&none)), 0, sigsetSize, 0, 0)
-	for sig := uintptr(1); sig <= signals; sig++ {
+	unblockSignals() // of this thread, to which init is locked, and which forks
+	for sig := uintptr(1); sig <= lastSignal; sig++ {
 		if handler(sig) == sigIgnore {
 			setHandler(sig, sigDefault)
 		}
@@ -44,19 +27,4 @@ func ignoreSignals() {
 	} {
 		setHandler(uintptr(sig), sigIgnore)
 	}
-}
-
-func handler(sig uintptr) uintptr {
-	var action sigaction
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&action)), sigsetSize, 0, 0)
-	if errno != 0 {
-		return sigDefault
-	}
-	return action[0]
-}
-
-// setHandler cannot fail: the signals are ones whose action may be changed.
-func setHandler(sig, handler uintptr) {
-	action := sigaction{handler}
-	_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&action)), 0, sigsetSize, 0, 0)
 }

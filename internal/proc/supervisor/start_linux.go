@@ -3,16 +3,6 @@ package supervisor
 import (
 	"os"
 	"syscall"
-	"unsafe"
-)
-
-// What of prctl(2), waitid(2) and close_range(2) package syscall does not name.
-const (
-	prSetDumpable       = 4
-	prSetName           = 15
-	prSetChildSubreaper = 36
-	sysCloseRange       = 436
-	closeRangeCloexec   = 4
 )
 
 func init() {
@@ -20,9 +10,9 @@ func init() {
 		return
 	}
 	if len(os.Args) > 1 && os.Args[1] == Probe {
-		os.Exit(0)
+		syscall.Exit(0)
 	}
-	os.Exit(run())
+	syscall.Exit(run())
 }
 
 // isolate makes the supervisor one that a step cannot look into, and that
@@ -34,25 +24,16 @@ func isolate() error {
 	if err := prctl(prSetChildSubreaper, 1); err != nil {
 		return err
 	}
-	name := append([]byte(Comm), 0)
-	if err := prctl(prSetName, uintptr(unsafe.Pointer(&name[0]))); err != nil {
+	if err := setName(Comm); err != nil {
 		return err
 	}
 	return closeOnExec()
 }
 
-func prctl(option, arg uintptr) error {
-	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, option, arg, 0, 0, 0, 0); errno != 0 {
-		return errno
-	}
-	return nil
-}
-
 // closeOnExec keeps every descriptor but the first three from the step: those
 // of the supervisor, and whatever the worker was started with.
 func closeOnExec() error {
-	_, _, errno := syscall.RawSyscall(sysCloseRange, ControlFD, ^uintptr(0)>>1, closeRangeCloexec)
-	if errno == 0 {
+	if closeRangeOnExec(ControlFD) == nil {
 		return nil
 	}
 	dir, err := os.Open("/proc/self/fd") // a kernel before 5.11

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,7 +25,7 @@ func (c Cgroup) Processes() []int {
 		if err != nil {
 			continue // removed meanwhile: empty
 		}
-		for _, field := range bytes.Fields(text) {
+		for field := range bytes.FieldsSeq(text) {
 			if pid, err := strconv.Atoi(string(field)); err == nil && pid > 1 {
 				pids = append(pids, pid)
 			}
@@ -116,9 +117,8 @@ func (c Cgroup) Kill() error {
 func (c Cgroup) Remove() error {
 	err := syscall.Rmdir(string(c))
 	if errors.Is(err, syscall.EBUSY) {
-		dirs := c.subtree()
-		for i := len(dirs) - 1; i >= 0; i-- {
-			err = syscall.Rmdir(dirs[i])
+		for _, dir := range slices.Backward(c.subtree()) {
+			err = syscall.Rmdir(dir)
 		}
 	}
 	if err != nil && !errors.Is(err, syscall.ENOENT) {

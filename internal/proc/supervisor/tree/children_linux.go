@@ -21,7 +21,7 @@ func Children(pid int) []int {
 		}
 		// Any other error: the thread ended, and its children went to
 		// another thread or to the sub-reaper, where the next look finds them.
-		for _, field := range bytes.Fields(text) {
+		for field := range bytes.FieldsSeq(text) {
 			if n, err := strconv.Atoi(string(field)); err == nil {
 				children = append(children, n)
 			}

@@ -80,8 +80,8 @@ func poll(fd int, events int16, d time.Duration) bool {
 			events, revents int16
 		}{fd: int32(fd), events: events}
 		timeout := syscall.NsecToTimespec(max(0, time.Until(deadline)).Nanoseconds())
-		n, _, errno := syscall.Syscall6(syscall.SYS_PPOLL,
-			uintptr(unsafe.Pointer(&p)), 1, uintptr(unsafe.Pointer(&timeout)), 0, 0, 0)
+		//nolint:gosec // the call takes pointers
+		n, _, errno := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&p)), 1, uintptr(unsafe.Pointer(&timeout)), 0, 0, 0)
 		if errno == syscall.EINTR {
 			continue
 		}
