@@ -56,6 +56,16 @@ func TestNewLogger(t *testing.T) {
 	})
 }
 
+func TestRedis(t *testing.T) {
+	t.Parallel()
+	var buf bytes.Buffer
+	log, err := telemetry.NewLogger(&buf, "debug", telemetry.FormatJSON)
+	require.NoError(t, err)
+	telemetry.Redis(log).Printf(t.Context(), "dial %s: %d", "redis:6379", 3)
+	require.Contains(t, buf.String(), "dial redis:6379: 3")
+	require.True(t, json.Valid(buf.Bytes()))
+}
+
 func TestTemporal(t *testing.T) {
 	t.Parallel()
 

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"belay.run/internal/config"
@@ -46,6 +47,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return complain(stderr, exitUsage, err)
 	}
+	redis.SetLogger(telemetry.Redis(log.Named("redis")))
 	if err := runUntilSignal(settings, log); err != nil {
 		log.Error("the worker ended with an error", zap.Error(err))
 		return exitFailed

@@ -43,11 +43,7 @@ type Worker struct {
 	host     *workspace.Host
 	identity string
 	state    readiness
-	running  running
-
-	// activities is the root of the contexts of what runs on the host's queue.
-	activities context.Context //nolint:containedctx // ended by Stop, which no call of Start outlives
-	endWork    context.CancelCauseFunc
+	running  *running
 
 	deps   deps
 	stages *stages
@@ -65,9 +61,8 @@ func New(cfg Config) (*Worker, error) {
 	if cfg.Settings == nil {
 		return nil, errors.New("making a worker: its settings are needed")
 	}
-	w := &Worker{cfg: cfg, log: telemetry.OrNop(cfg.Logger), failed: make(chan error, 1)}
+	w := &Worker{cfg: cfg, log: telemetry.OrNop(cfg.Logger), running: newRunning(), failed: make(chan error, 1)}
 	w.state.set(StatusStarting)
-	w.activities, w.endWork = context.WithCancelCause(context.Background())
 
 	host, err := workspace.Open(cfg.Settings.StateDir)
 	if err != nil {

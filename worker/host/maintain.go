@@ -13,7 +13,7 @@ const (
 	lookEvery = 10 * time.Second
 	// sweepEvery is how often what ended stages left is looked for, and
 	// sweepDraining the same while a drain waits for it.
-	sweepEvery    = 30 * time.Second
+	sweepEvery    = 15 * time.Second
 	sweepDraining = 3 * time.Second
 )
 

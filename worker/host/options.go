@@ -64,13 +64,11 @@ func (w *Worker) activityOptions(atOnce, maxPollers int) worker.Options {
 	return o
 }
 
-// hostOptions are for the host's own queue: its activities are counted, and
-// their context is ended by [Worker.Stop], since the SDK's own stop does not
-// wait for them.
+// hostOptions are for the host's own queue: its activities are counted and ended
+// by [Worker.Stop], since the SDK's own stop does not wait for them.
 func (w *Worker) hostOptions() worker.Options {
 	o := w.activityOptions(hostActivities, hostPollers)
-	o.BackgroundActivityContext = w.activities
-	o.Interceptors = append(o.Interceptors, &w.running)
+	o.Interceptors = append(o.Interceptors, w.running)
 	return o
 }
 

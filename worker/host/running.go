@@ -7,10 +7,14 @@ import (
 	"go.temporal.io/sdk/interceptor"
 )
 
-// running counts the activities that run on the host's queue: when the SDK has
-// stopped a worker, its activities may still be at it.
+// running knows the activities that run on the host's queue, and can end them:
+// the SDK's worker ends them no sooner than its stop timeout, and then does not
+// wait for them.
 type running struct {
 	interceptor.WorkerInterceptorBase
+
+	until context.Context //nolint:containedctx // ends with the worker, not with a call
+	end   context.CancelCauseFunc
 
 	mu   sync.Mutex
 	n    int
@@ -19,7 +23,13 @@ type running struct {
 
 var _ interceptor.WorkerInterceptor = (*running)(nil)
 
-// InterceptActivity counts around every activity.
+func newRunning() *running {
+	r := new(running)
+	r.until, r.end = context.WithCancelCause(context.Background())
+	return r
+}
+
+// InterceptActivity comes between the worker and every activity.
 func (r *running) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
 	i := &countedActivity{running: r}
 	i.Next = next
@@ -32,10 +42,15 @@ type countedActivity struct {
 	running *running
 }
 
-// ExecuteActivity runs the activity between one up and one down.
+// ExecuteActivity counts the activity and lets its context end with the worker.
+// It must not be the context that the SDK hands to all of a worker's activities
+// which ends: with that one the SDK reports their results.
 func (a *countedActivity) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	a.running.add(1)
 	defer a.running.add(-1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(a.running.until, func() { cancel(context.Cause(a.running.until)) })()
 	return a.Next.ExecuteActivity(ctx, in)
 }
 

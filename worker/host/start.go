@@ -117,7 +117,7 @@ func (w *Worker) connectTemporal(ctx context.Context) error {
 		return nil
 	}
 	t, err := config.DialTemporal(ctx, config.TemporalOptions{
-		Logger:          w.log.Named("temporal"),
+		Logger:          w.sdkLog(),
 		Identity:        w.identity,
 		WorkerHeartbeat: activities.WorkerHeartbeat,
 		Waiting:         func(err *config.UnreachableError, next time.Duration) { w.waiting(err, next) },
@@ -129,6 +129,16 @@ func (w *Worker) connectTemporal(ctx context.Context) error {
 	w.onStop(func() error { t.Close(); return nil })
 	w.answers("Temporal")
 	return nil
+}
+
+// sdkLog is the log of Temporal's SDK. It has much to say about starting and
+// stopping, which is for those who look for a reason.
+func (w *Worker) sdkLog() *zap.Logger {
+	log := w.log.Named("temporal")
+	if log.Core().Enabled(zap.DebugLevel) {
+		return log
+	}
+	return log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
 }
 
 func (w *Worker) connectRedis(ctx context.Context) error {

@@ -25,7 +25,7 @@ func (w *Worker) Stop(ctx context.Context) error {
 
 func (w *Worker) stop(ctx context.Context) error {
 	w.state.set(StatusStopped)
-	w.endWork(worker.ErrWorkerShutdown)
+	w.running.end(worker.ErrWorkerShutdown)
 	var wg sync.WaitGroup
 	wg.Go(w.queues.steps.stop)
 	wg.Go(w.queues.rest.stop)
