@@ -78,7 +78,7 @@ func (c *canvas) node(it *item, in string) {
 	case it.step == nil:
 		nameColour = bold
 	}
-	took, words := c.facts(it)
+	took, words := c.about(it)
 	l := line{{none, in}, {col, c.style.symbol(it.status) + " "}, {nameColour, name}}
 	if took != "" || words != "" {
 		pad := c.names - columns(in) - columns(name)
@@ -101,10 +101,10 @@ func label(it *item) string {
 	return Clean(it.stage.Name)
 }
 
-// facts is how long a node took, and what else there is to say of it.
-func (c *canvas) facts(it *item) (took, words string) {
+// about is how long a node took, and what else there is to say of it.
+func (c *canvas) about(it *item) (took, words string) {
 	if it.step != nil {
-		return elapsed(it.step.StartedAt, it.step.EndedAt, c.view.Now), join(c.stepFacts(it))
+		return elapsed(it.step.StartedAt, it.step.EndedAt, c.view.Now), facts(c.stepFacts(it))
 	}
 	s := it.stage
 	parts := []string{stateWords(s.Status), waitingWords(s.WaitingFor, c.view.Now), elsewhere(s.Cause, s.Node, s.Status)}
@@ -114,7 +114,7 @@ func (c *canvas) facts(it *item) (took, words string) {
 	if s.Host != "" && !s.Status.Terminal() {
 		parts = append(parts, "on "+s.Host)
 	}
-	return elapsed(s.StartedAt, s.EndedAt, c.view.Now), join(parts)
+	return elapsed(s.StartedAt, s.EndedAt, c.view.Now), facts(parts)
 }
 
 func (c *canvas) stepFacts(it *item) []string {
@@ -153,8 +153,14 @@ func elsewhere(c *run.Cause, node string, s run.Status) string {
 	if c == nil || c.Source == "" || c.Source == node || strings.HasPrefix(c.Source, node+"/") || !s.Terminal() {
 		return ""
 	}
-	return triggerWords(c.Trigger) + Clean(sourceWords(c))
+	if c.Trigger == run.TriggerDependencyFailed {
+		return "because of " + c.Source
+	}
+	return triggerWords(c.Trigger) + " of " + c.Source
 }
+
+// facts lists what there is to say of a node.
+func facts(parts []string) string { return Clean(join(parts, ", ")) }
 
 // hiddenSteps counts the steps of a stage that are not drawn and not counted in
 // a line of their own.
@@ -163,16 +169,6 @@ func (it *item) hiddenSteps() int {
 		return 0
 	}
 	return len(it.stage.Steps)
-}
-
-func join(parts []string) string {
-	kept := parts[:0]
-	for _, p := range parts {
-		if p != "" {
-			kept = append(kept, p)
-		}
-	}
-	return Clean(strings.Join(kept, ", "))
 }
 
 // moreWords counts what is left out: "12 more succeeded, 3 pending".

@@ -39,8 +39,6 @@ func at(seconds float64) *time.Time {
 }
 
 //go:fix inline
-func code(n int) *int { return new(n) }
-
 // release is a run in the middle of its work, with a node in every state.
 func release() *run.Document {
 	return &run.Document{

@@ -10,7 +10,8 @@ import (
 )
 
 // Plain prints a run as lines that are never taken back, one for each change of
-// a node's state. It is not safe for concurrent use.
+// a node's state, and for each wait that lasts. It is not safe for concurrent
+// use.
 type Plain struct {
 	w    io.Writer
 	now  func() time.Time // for changes that bear no time of their own
@@ -31,8 +32,9 @@ func NewPlain(w io.Writer, now func() time.Time, maxAttempts map[string]int) *Pl
 	return &Plain{w: w, now: now, most: maxAttempts, seen: map[string]seen{}}
 }
 
-// Update prints what has changed since the last call. It returns the first
-// error of the writer.
+// Update prints what has changed since the last call; a wait begins to last by
+// itself, so that it also has news where the document has none. It returns the
+// first error of the writer.
 func (p *Plain) Update(d *run.Document) error {
 	for i := range d.Stages {
 		s := &d.Stages[i]
@@ -51,7 +53,8 @@ func (p *Plain) Update(d *run.Document) error {
 // pipeline prints what the pipeline itself waits for, and that it is ending. Its
 // end is the summary's.
 func (p *Plain) pipeline(d *run.Document) {
-	old, is := p.seen[""], seen{status: d.Status, waiting: waitingKey(d.WaitingFor)}
+	wait := p.lasting(d.WaitingFor)
+	old, is := p.seen[""], seen{status: d.Status, waiting: waitingKey(wait)}
 	if old == is {
 		return
 	}
@@ -60,7 +63,7 @@ func (p *Plain) pipeline(d *run.Document) {
 	case d.Status == run.Cancelling && old.status != d.Status:
 		p.change(nil, Clean(d.Pipeline), "cancelling", CauseWords(d.Cause, ""))
 	case is.waiting != "" && is.waiting != old.waiting:
-		p.change(nil, Clean(d.Pipeline), waitingWords(d.WaitingFor, p.now()), "")
+		p.change(nil, Clean(d.Pipeline), waitingWords(wait, p.now()), "")
 	}
 }
 
@@ -70,17 +73,17 @@ func (p *Plain) stage(s *run.Stage) {
 		p.waits(s.Node, s.Status, s.WaitingFor)
 		return
 	}
-	old := p.seen[s.Node]
-	if old.status == s.Status {
+	if p.seen[s.Node].status == s.Status {
 		p.waits(s.Node, s.Status, s.WaitingFor)
 		return
 	}
-	p.seen[s.Node] = seen{status: s.Status, waiting: waitingKey(s.WaitingFor)}
+	wait := p.lasting(s.WaitingFor)
+	p.seen[s.Node] = seen{status: s.Status, waiting: waitingKey(wait)}
 	host := ""
 	if s.Host != "" {
 		host = "on " + s.Host
 	}
-	p.change(began(s.Status, s.StartedAt), label(&item{stage: s}), StatusWords(s.Status), join([]string{host, waitingWords(s.WaitingFor, p.now())}))
+	p.change(began(s.Status, s.StartedAt), label(&item{stage: s}), StatusWords(s.Status), facts([]string{host, waitingWords(wait, p.now())}))
 }
 
 // ended prints that a stage ended, after what its steps did.
@@ -90,7 +93,7 @@ func (p *Plain) ended(s *run.Stage) {
 	}
 	p.seen[s.Node] = seen{status: s.Status}
 	p.change(s.EndedAt, label(&item{stage: s}), StatusWords(s.Status),
-		join([]string{took(s.StartedAt, s.EndedAt), CauseWords(s.Cause, s.Node)}))
+		facts([]string{took(s.StartedAt, s.EndedAt), CauseWords(s.Cause, s.Node)}))
 	for _, n := range s.Notes {
 		p.printf("         note: %s", Clean(n))
 	}
@@ -98,8 +101,9 @@ func (p *Plain) ended(s *run.Stage) {
 
 // step prints a change of a step.
 func (p *Plain) step(s *run.Stage, t *run.Step) {
+	wait := p.lasting(t.WaitingFor)
 	old := p.seen[t.Node]
-	is := seen{status: t.Status, attempts: t.Attempts, waiting: waitingKey(t.WaitingFor)}
+	is := seen{status: t.Status, attempts: t.Attempts, waiting: waitingKey(wait)}
 	if t.Status.Terminal() || t.Status == run.Pending {
 		is.attempts, is.waiting = 0, ""
 	}
@@ -108,25 +112,26 @@ func (p *Plain) step(s *run.Stage, t *run.Step) {
 	}
 	p.seen[t.Node] = is
 	at := began(t.Status, t.StartedAt)
-	facts := []string{attemptWords(t.Attempts, p.most[s.Name+"/"+t.Name])}
+	said := []string{attemptWords(t.Attempts, p.most[s.Name+"/"+t.Name])}
 	if t.Status.Terminal() {
 		at = t.EndedAt
-		facts = append(facts, took(t.StartedAt, t.EndedAt), CauseWords(t.Cause, t.Node))
+		said = append(said, took(t.StartedAt, t.EndedAt), CauseWords(t.Cause, t.Node))
 		if t.Ignored {
-			facts = append(facts, "failure ignored")
+			said = append(said, "failure ignored")
 		}
 	} else {
-		facts = append(facts, waitingWords(t.WaitingFor, p.now()))
+		said = append(said, waitingWords(wait, p.now()))
 		if old.status == t.Status {
 			at = nil
 		}
 	}
-	p.change(at, Clean(t.Node), StatusWords(t.Status), join(facts))
+	p.change(at, Clean(t.Node), StatusWords(t.Status), facts(said))
 }
 
 // waits prints that a node which has not begun, or goes on, waits for something
 // it did not wait for before.
 func (p *Plain) waits(node string, s run.Status, w *run.WaitingFor) {
+	w = p.lasting(w)
 	old, is := p.seen[node], waitingKey(w)
 	if old.waiting == is || s.Terminal() {
 		return
@@ -137,15 +142,15 @@ func (p *Plain) waits(node string, s run.Status, w *run.WaitingFor) {
 	}
 }
 
-func (p *Plain) change(at *time.Time, node, what, facts string) {
+func (p *Plain) change(at *time.Time, node, what, said string) {
 	when := p.now()
 	if at != nil {
 		when = *at
 	}
-	if facts != "" {
-		facts = " (" + facts + ")"
+	if said != "" {
+		said = " (" + said + ")"
 	}
-	p.printf("%s %s %s%s", when.Local().Format(time.TimeOnly), node, what, facts)
+	p.printf("%s %s %s%s", when.Local().Format(time.TimeOnly), node, what, said)
 }
 
 func (p *Plain) printf(format string, args ...any) {
@@ -155,6 +160,17 @@ func (p *Plain) printf(format string, args ...any) {
 	if _, err := fmt.Fprintf(p.w, format+"\n", args...); err != nil {
 		p.err = fmt.Errorf("writing the progress of the run: %w", err)
 	}
+}
+
+// settled is how long a wait lasts before it is worth a line.
+const settled = 2 * time.Second
+
+// lasting is a wait that is worth a line, nil where it is not.
+func (p *Plain) lasting(w *run.WaitingFor) *run.WaitingFor {
+	if w == nil || w.Since != nil && p.now().Sub(*w.Since) < settled {
+		return nil
+	}
+	return w
 }
 
 // waitingKey tells two waits apart, without what changes while one goes on.

@@ -30,12 +30,14 @@ func TestPlainPrintsEachChangeOnce(t *testing.T) {
 		}
 		fmt.Fprintf(&out, "-- %s\n", clock.Format(time.TimeOnly))
 		require.NoError(t, p.Update(d))
+		clock = clock.Add(500 * time.Millisecond)
 		size := out.Len()
 		require.NoError(t, p.Update(d))
 		require.Equal(t, size, out.Len(), "the same state is not printed twice")
 	}
 	show(nil)
-	show(func() { s.WaitingFor = &run.WaitingFor{Kind: "worker", Name: "belay-steps", Since: at(1)} })
+	show(func() { s.WaitingFor = &run.WaitingFor{Kind: "host", Name: "belay-steps", Since: at(2)} })
+	show(nil)
 	show(func() {
 		s.Status, s.StartedAt, s.Host, s.WaitingFor = run.Running, at(3), "host-1", nil
 		s.Steps = []run.Step{

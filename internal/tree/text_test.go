@@ -72,11 +72,18 @@ func TestDuration(t *testing.T) {
 func TestCauseWords(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, tree.CauseWords(nil, ""))
-	c := &run.Cause{Trigger: run.TriggerUser, By: "ann@desk", Message: "wrong tag\x1b[2J"}
-	require.Equal(t, "cancelled by ann@desk: wrong tag", tree.CauseWords(c, ""))
-	c = &run.Cause{Trigger: run.TriggerStepTimeout, Source: "build/compile"}
-	require.Equal(t, "step timeout of build/compile", tree.CauseWords(c, "build"))
-	require.Equal(t, "step timeout", tree.CauseWords(c, "build/compile"))
+	for want, c := range map[string]run.Cause{
+		"cancelled by ann@desk: wrong tag":     {Trigger: run.TriggerUser, By: "ann@desk", Message: "wrong\ntag\x1b[2J"},
+		"cancelled at build/b":                 {Trigger: run.TriggerUser, Source: "build/b"},
+		"build/b: step timeout":                {Trigger: run.TriggerStepTimeout, Source: "build/b"},
+		"build/b: exit code 3":                 {Trigger: run.TriggerExitCode, Source: "build/b", Message: "exit code 3"},
+		"exit code 3":                          {Trigger: run.TriggerExitCode, Source: "build", Message: "exit code 3"},
+		"because of test: exit code 3":         {Trigger: run.TriggerDependencyFailed, Source: "test", Message: "exit code 3"},
+		"the pipeline's timeout of 1s is over": {Trigger: run.TriggerPipelineTimeout, Message: "the pipeline's timeout of 1s is over"},
+		"something_new: why":                   {Trigger: "something_new", Message: "why"},
+	} {
+		require.Equal(t, want, tree.CauseWords(&c, "build"))
+	}
 }
 
 func TestTailsKeepTheLastLines(t *testing.T) {

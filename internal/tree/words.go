@@ -1,7 +1,9 @@
 package tree
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,25 +20,32 @@ func CauseWords(c *run.Cause, node string) string {
 	if c == nil {
 		return ""
 	}
-	s := triggerWords(c.Trigger)
-	if c.Source != "" && c.Source != node {
-		s += sourceWords(c)
+	source := c.Source
+	if source == node {
+		source = ""
 	}
-	if c.By != "" {
-		s += " by " + c.By
-	}
-	if c.Message != "" {
-		s += ": " + c.Message
+	var s string
+	switch c.Trigger {
+	case run.TriggerUser, run.TriggerSuperseded, run.TriggerMaintenance:
+		s = join([]string{triggerWords(c.Trigger) + word(" at ", source) + word(" by ", c.By), c.Message}, ": ")
+	case run.TriggerDependencyFailed:
+		s = join([]string{"because of " + source, c.Message}, ": ")
+	case run.TriggerPipelineTimeout, run.TriggerStageTimeout, run.TriggerStepTimeout, run.TriggerCommandTimeout,
+		run.TriggerDependencyUnavailable, run.TriggerExitCode, run.TriggerProcessCrashed,
+		run.TriggerWorkerLost, run.TriggerLimitExceeded, run.TriggerInvalid:
+		s = join([]string{source, cmp.Or(c.Message, triggerWords(c.Trigger))}, ": ")
+	default:
+		s = join([]string{source, triggerWords(c.Trigger), c.Message}, ": ")
 	}
 	return Clean(strings.ReplaceAll(s, "\n", " "))
 }
 
-// sourceWords says at which node a cause began.
-func sourceWords(c *run.Cause) string {
-	if c.Trigger == run.TriggerDependencyFailed {
-		return ": " + c.Source
+// word is text with what leads to it, or nothing.
+func word(lead, text string) string {
+	if text == "" {
+		return ""
 	}
-	return " of " + c.Source
+	return lead + text
 }
 
 // triggerWords names a trigger for people.
@@ -60,10 +69,7 @@ func waitingWords(w *run.WaitingFor, now time.Time) string {
 	if w == nil {
 		return ""
 	}
-	s := "waiting for " + strings.ReplaceAll(w.Kind, "_", " ")
-	if w.Name != "" {
-		s += " " + w.Name
-	}
+	s := waitWords(w.Kind) + word(" ", w.Name)
 	var more []string
 	if w.Position > 0 {
 		more = append(more, fmt.Sprintf("place %d", w.Position))
@@ -78,6 +84,30 @@ func waitingWords(w *run.WaitingFor, now time.Time) string {
 		s += " (" + strings.Join(more, ", ") + ")"
 	}
 	return Clean(s)
+}
+
+// join joins the parts that are not empty.
+func join(parts []string, by string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), by)
+}
+
+// waitWords says what a wait of a kind is. Some waits are work.
+func waitWords(kind string) string {
+	switch kind {
+	case "host":
+		return "waiting for a host on"
+	case "workspace":
+		return "filling the workspace on"
+	case "artifacts":
+		return "saving artifacts on"
+	case "process_slot":
+		return "waiting for a process slot"
+	case "retry":
+		return "trying again after"
+	case "release":
+		return "giving the workspace back on"
+	}
+	return "waiting for " + strings.ReplaceAll(kind, "_", " ")
 }
 
 // attemptWords counts attempts where there is more than one to speak of.

@@ -41,14 +41,27 @@ type lines struct {
 	w     io.Writer
 	plain *tree.Plain
 	logs  *logs.Lines
+	last  *run.Document
 	quiet bool // no worker answered last time
+	stop  func()
 }
 
+// newsEvery is how often lines looks whether a wait has begun to last.
+const newsEvery = time.Second
+
 func newLines(w io.Writer, maxAttempts map[string]int) *lines {
-	return &lines{
+	l := &lines{
 		w: w, plain: tree.NewPlain(w, time.Now, maxAttempts),
 		logs: logs.NewLines(w, logs.LineOptions{Nodes: true, Safe: true}),
 	}
+	l.stop = every(newsEvery, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.last != nil {
+			_ = l.plain.Update(l.last) // it keeps its error for the next show
+		}
+	})
+	return l
 }
 
 func (l *lines) show(snap *runs.Snapshot) error {
@@ -60,6 +73,7 @@ func (l *lines) show(snap *runs.Snapshot) error {
 			l.say(noAnswer(snap))
 		}
 	}
+	l.last = snap.Document
 	return l.plain.Update(snap.Document)
 }
 
@@ -81,9 +95,32 @@ func (l *lines) say(text string) {
 }
 
 func (l *lines) finish(*run.Document) error {
+	l.stop()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.logs.Flush()
+}
+
+// every does something again and again, until it is stopped.
+func every(pause time.Duration, do func()) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(pause)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+				do()
+			}
+		}
+	}()
+	return sync.OnceFunc(func() {
+		close(done)
+		<-ended
+	})
 }
 
 // noAnswer says in words that the state shown may be old.
@@ -118,39 +155,23 @@ type live struct {
 func newLive(w io.Writer, t *terminal, maxAttempts map[string]int) *live {
 	l := &live{term: t, tails: tree.NewTails(), screen: tree.NewScreen(w)}
 	l.view = tree.View{Tail: l.tails.Last, MaxAttempts: maxAttempts}
-	done, ended := make(chan struct{}), make(chan struct{})
-	l.stop = sync.OnceFunc(func() {
-		close(done)
-		<-ended
-	})
-	go func() {
-		defer close(ended)
-		l.keepDrawing(done)
-	}()
-	return l
-}
-
-// keepDrawing makes durations move, and log lines appear.
-func (l *live) keepDrawing(done <-chan struct{}) {
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
 	resumed, ignore := resumed()
-	defer ignore()
-	for {
+	stop := every(tick, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		select {
-		case <-done:
-			return
 		case <-resumed:
-			l.mu.Lock()
 			l.screen.Forget() // the shell has written below what was drawn
-			l.mu.Unlock()
-		case <-ticker.C:
-			l.mu.Lock()
-			l.ticks++
-			l.draw(0)
-			l.mu.Unlock()
+		default:
 		}
+		l.ticks++
+		l.draw(0)
+	})
+	l.stop = func() {
+		stop()
+		ignore()
 	}
+	return l
 }
 
 // draw draws what is known now, in at most the given lines; 0 means the

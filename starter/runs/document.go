@@ -152,8 +152,12 @@ func (r *Reader) stages(ctx context.Context, snap *Snapshot) error {
 func (c *Client) stage(ctx context.Context, ref Ref) (doc *run.Stage, closed bool, err error) {
 	doc = &run.Stage{}
 	closed, err = c.query(ctx, ref, doc)
-	if err != nil || !closed {
-		return doc, false, err
+	if err != nil {
+		return nil, false, err
+	}
+	if !closed {
+		c.pending(ctx, ref, doc)
+		return doc, false, nil
 	}
 	doc = &run.Stage{}
 	end, err := c.result(ctx, ref, doc)

@@ -31,7 +31,7 @@ func TestReadMergesRunningStages(t *testing.T) {
 	require.Equal(t, run.Cancelling, build.Status, "the later state counts")
 	require.Equal(t, "h1", build.Host)
 	require.Len(t, build.Steps, 1)
-	require.Equal(t, "http://ui:8233/namespaces/default/workflows/d%2Fd%2Fp%2Fr%2F1/"+runID+"/history", snap.Document.URL)
+	require.Equal(t, "http://ui:8233/namespaces/default/workflows/d%2Fd%2Fp%2Fr%2F1/"+runID, snap.Document.URL)
 	require.NotNil(t, snap.Document.Inputs)
 	require.NotNil(t, snap.Document.Stages[0].Steps)
 	require.NotNil(t, build.Steps[0].Resources)

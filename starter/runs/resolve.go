@@ -154,8 +154,14 @@ func (c *Client) each(ctx context.Context, query string, most int, do func(*work
 	return nil
 }
 
-// describe asks the server, which needs no worker for it.
+// describe is what the server itself knows of a workflow.
 func (c *Client) describe(ctx context.Context, ref Ref) (*workflowpb.WorkflowExecutionInfo, error) {
+	resp, err := c.describeAll(ctx, ref)
+	return resp.GetWorkflowExecutionInfo(), err
+}
+
+// describeAll is describe with what is pending.
+func (c *Client) describeAll(ctx context.Context, ref Ref) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, serverPatience)
 	defer cancel()
 	resp, err := c.temporal.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
@@ -165,7 +171,7 @@ func (c *Client) describe(ctx context.Context, ref Ref) (*workflowpb.WorkflowExe
 	if err != nil {
 		return nil, fmt.Errorf("describing workflow %s: %w", ref.ID, err)
 	}
-	return resp.GetWorkflowExecutionInfo(), nil
+	return resp, nil
 }
 
 func isNotFound(err error) bool {

@@ -50,5 +50,5 @@ func (c *Client) URL(ref Ref) string {
 		return ""
 	}
 	return c.web + "/namespaces/" + url.PathEscape(c.namespace) + "/workflows/" +
-		url.PathEscape(ref.ID) + "/" + url.PathEscape(ref.RunID) + "/history"
+		url.PathEscape(ref.ID) + "/" + url.PathEscape(ref.RunID)
 }
