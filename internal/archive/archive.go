@@ -38,7 +38,7 @@ type Stats struct {
 	// Bytes is what the files hold.
 	Bytes int64
 	// Notes name what was left out because it cannot be packed: sockets,
-	// devices, links that lead out of the folder. At most 20 are kept.
+	// devices, links that lead out of the folder. At most 20 are kept, and one that says that there are more.
 	Notes []string
 }
 
