@@ -24,6 +24,7 @@ type layout struct {
 	frontend  string // as clients reach it
 	addresses map[primitives.ServiceName]string
 	services  map[string]config.Service
+	ports     []*ports.Port
 }
 
 // plan finds a port for each service: the wanted one for the frontend, free
@@ -42,13 +43,22 @@ func plan(ctx context.Context, ip string, port int) (*layout, error) {
 		}
 		p, err := ports.Take(ctx, "Temporal", "--port", bind, want)
 		if err != nil {
+			l.release()
 			return nil, err
 		}
-		l.addresses[name] = ports.Join(bind, p)
-		l.services[string(name)] = config.Service{RPC: config.RPC{GRPCPort: p, BindOnIP: bind}}
+		l.ports = append(l.ports, p)
+		l.addresses[name] = ports.Join(bind, p.Number)
+		l.services[string(name)] = config.Service{RPC: config.RPC{GRPCPort: p.Number, BindOnIP: bind}}
 	}
 	l.frontend = l.addresses[primitives.FrontendService]
 	return l, nil
+}
+
+// release lets go of the ports once the services listen on them, or never will.
+func (l *layout) release() {
+	for _, p := range l.ports {
+		p.Release()
+	}
 }
 
 // hosts are the addresses in place of a membership protocol: one process has

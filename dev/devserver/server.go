@@ -86,6 +86,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer ports.release()
 	s := &Server{address: ports.frontend, namespace: opts.Namespace, fatal: make(chan error, 1)}
 	if err := s.boot(ctx, opts, ports); err != nil {
 		return nil, err

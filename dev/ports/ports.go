@@ -1,4 +1,5 @@
-// Package ports finds free TCP ports and says clearly when a wanted one is not.
+// Package ports finds free TCP ports, keeps them until they are used, and says
+// clearly when a wanted one is not free.
 package ports
 
 import (
@@ -25,54 +26,46 @@ func (e *InUseError) Error() string {
 	return msg
 }
 
+// Port is a port that something can listen on.
+type Port struct {
+	Number int
+
+	release func() error
+}
+
+// Release lets go of the port once something listens on it, or nothing will.
+// It may be called twice.
+func (p *Port) Release() {
+	if p == nil || p.release == nil {
+		return
+	}
+	_ = p.release() // closing what was only held cannot fail in a way that matters
+	p.release = nil
+}
+
 // Take returns port if what can listen on it at ip, and a free port if port is
-// 0. It only looks: the port is bound later, by whoever needs it.
-func Take(ctx context.Context, what, flag, ip string, port int) (int, error) {
+// 0. A free one is kept from everybody who asks for any port until it is
+// released; whoever names its number can listen on it all the while.
+func Take(ctx context.Context, what, flag, ip string, port int) (*Port, error) {
 	if port == 0 {
-		return Free(ctx, ip)
+		p, err := free(ctx, ip)
+		if err != nil {
+			return nil, fmt.Errorf("finding a free port for %s at %s: %w", what, ip, err)
+		}
+		return p, nil
 	}
 	addr := net.JoinHostPort(ip, strconv.Itoa(port))
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", addr)
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return 0, &InUseError{What: what, Addr: addr, Flag: flag}
+		return nil, &InUseError{What: what, Addr: addr, Flag: flag}
 	case err != nil:
-		return 0, fmt.Errorf("%s cannot listen on %s: %w", what, addr, err)
+		return nil, fmt.Errorf("%s cannot listen on %s: %w", what, addr, err)
 	}
-	return port, l.Close()
-}
-
-// Free finds a port that nothing listens on at ip and that the system will not
-// give to anybody else who asks for any free port within the next minute.
-func Free(ctx context.Context, ip string) (int, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(ip, "0"))
-	if err != nil {
-		return 0, fmt.Errorf("finding a free port at %s: %w", ip, err)
+	if err := l.Close(); err != nil {
+		return nil, fmt.Errorf("looking whether %s is free: %w", addr, err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, errors.Join(park(ctx, l), l.Close())
-}
-
-// park leaves a connection of l's port in TIME_WAIT, closed from the listening
-// side. Until that has passed the system gives the port to nobody who binds
-// port 0, while it can still be bound by its number.
-func park(ctx context.Context, l net.Listener) error {
-	addr := l.Addr().(*net.TCPAddr)
-	if addr.IP.IsUnspecified() {
-		addr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: addr.Port}
-	}
-	var d net.Dialer
-	out, err := d.DialContext(ctx, "tcp", addr.String())
-	if err != nil {
-		return fmt.Errorf("keeping port %d free: %w", addr.Port, err)
-	}
-	in, err := l.Accept()
-	if err != nil {
-		return errors.Join(fmt.Errorf("keeping port %d free: %w", addr.Port, err), out.Close())
-	}
-	return errors.Join(in.Close(), out.Close())
+	return &Port{Number: port}, nil
 }
 
 // Reachable is the address at which something that listens on ip can be called

@@ -8,9 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os/exec"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -74,7 +72,8 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	addr := net.JoinHostPort(loopback, strconv.Itoa(port))
+	defer port.Release()
+	addr := ports.Join(loopback, port.Number)
 	program, err := exec.LookPath(cmp.Or(opts.Program, "redis-server"))
 	switch {
 	case err == nil:

@@ -104,8 +104,9 @@ func TestErrors(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, busy.Close()) })
 	port := busy.Addr().(*net.TCPAddr).Port
-	free, err := ports.Free(t.Context(), "127.0.0.1")
+	free, err := ports.Take(t.Context(), "nobody", "", "127.0.0.1", 0)
 	require.NoError(t, err)
+	t.Cleanup(free.Release)
 
 	for name, tc := range map[string]struct {
 		opts redisd.Options
@@ -113,7 +114,7 @@ func TestErrors(t *testing.T) {
 	}{
 		"port in use":      {redisd.Options{Port: port}, fmt.Sprintf("127.0.0.1:%d: the port is in use", port)},
 		"no URL":           {redisd.Options{URL: "localhost"}, "want for example redis://"},
-		"nobody there":     {redisd.Options{URL: fmt.Sprintf("redis://127.0.0.1:%d", free)}, "reaching Redis at 127.0.0.1"},
+		"nobody there":     {redisd.Options{URL: fmt.Sprintf("redis://127.0.0.1:%d", free.Number)}, "reaching Redis at 127.0.0.1"},
 		"no such program":  {redisd.Options{Program: "/nowhere/redis-server"}, "finding redis-server"},
 		"another program":  {redisd.Options{Program: "false"}, "it ended (exit status 1)"},
 		"useless data dir": {redisd.Options{Dir: "/dev/null/x"}, "creating the directory of Redis"},

@@ -1,11 +1,12 @@
-// Package stack boots everything that Belay needs in one process: Temporal, its
-// UI and Redis, all at once.
+// Package stack boots Belay and everything that it needs in one process:
+// Temporal, its UI and Redis, all at once, and then the worker.
 package stack
 
 import (
 	"cmp"
 	"context"
 	"errors"
+	"path/filepath"
 	"sync"
 
 	"go.uber.org/zap"
@@ -15,6 +16,7 @@ import (
 	"belay.run/dev/ports"
 	"belay.run/dev/redisd"
 	"belay.run/dev/ui"
+	"belay.run/internal/config"
 )
 
 // Options say what is booted and where it listens. The zero value is a stack in
@@ -37,11 +39,16 @@ type Options struct {
 	// RedisURL names a Redis that runs already.
 	RedisURL string
 
+	// Worker are the settings of Belay's worker; where Redis is and, unless it
+	// is set, where the state is are filled in. Defaults to no worker.
+	Worker *config.Config
+
 	// Server is what else the Temporal server is told; its IP, Port and Dir
 	// are those above.
 	Server devserver.Options
 
-	// Log takes what the servers have to say. Defaults to nothing.
+	// Log takes what the worker has to say, and the Temporal server at level
+	// error. Defaults to nothing.
 	Log *zap.Logger
 }
 
@@ -51,13 +58,16 @@ type Stack struct {
 	Redis    *redisd.Server
 	// UI is nil where it was left out.
 	UI *ui.Server
-	// Dir holds the state of what else is started, and goes with the stack if
-	// there is no data directory.
+	// Dir holds the state: the data directory, or a temporary one that goes
+	// with the stack.
 	Dir string
+	// Settings are those of the worker, filled in; nil where there is none.
+	Settings *config.Config
 
-	dir  *dir
-	once sync.Once
-	err  error
+	dir    *dir
+	worker *worker
+	once   sync.Once
+	err    error
 }
 
 // Start boots everything at once and returns when all of it answers. If one
@@ -81,31 +91,93 @@ func (s *Stack) boot(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
+	defer port.Release()
 	server := opts.Server
-	server.IP, server.Port, server.Dir = ip, port, s.dir.durable("temporal")
+	server.IP, server.Port, server.Dir = ip, port.Number, s.dir.durable("temporal")
 	server.Namespace = cmp.Or(server.Namespace, "default")
-	server.Log = cmp.Or(server.Log, opts.Log)
+	server.Log = cmp.Or(server.Log, errorsOf(opts.Log))
 
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() (err error) {
-		s.Temporal, err = devserver.Start(ctx, server)
-		return err
-	})
-	g.Go(func() (err error) {
-		s.Redis, err = redisd.Start(ctx, redisd.Options{
-			URL: opts.RedisURL, Port: opts.RedisPort, Dir: s.dir.durable("redis"),
-		})
-		return err
-	})
+	g.Go(func() error { return s.serve(ctx, server, opts) })
 	if !opts.Headless {
 		g.Go(func() (err error) {
 			s.UI, err = ui.Start(ctx, ui.Options{
-				IP: ip, Port: opts.UIPort, Frontend: ports.Join(ip, port), Namespace: server.Namespace,
+				IP: ip, Port: opts.UIPort, Frontend: ports.Join(ip, port.Number), Namespace: server.Namespace,
 			})
 			return err
 		})
 	}
 	return g.Wait()
+}
+
+// serve starts Temporal and Redis, and on them the worker.
+func (s *Stack) serve(ctx context.Context, server devserver.Options, opts Options) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		s.Temporal, err = devserver.Start(gctx, server)
+		return err
+	})
+	g.Go(func() (err error) {
+		s.Redis, err = redisd.Start(gctx, redisd.Options{
+			URL: opts.RedisURL, Port: opts.RedisPort, Dir: s.dir.durable("redis"),
+		})
+		return err
+	})
+	if err := g.Wait(); err != nil || opts.Worker == nil {
+		return err
+	}
+	settings := *opts.Worker
+	settings.RedisURL, settings.RedisLogsURL = s.Redis.URL, s.Redis.URL
+	if settings.StateDir == "" {
+		settings.StateDir = filepath.Join(s.Dir, "worker")
+	}
+	settings.Store = cmp.Or(settings.Store, s.StoreURL())
+	s.Settings = &settings
+	var err error
+	s.worker, err = startWorker(ctx, s.Temporal, &settings, opts.Log)
+	return err
+}
+
+// StoreURL is where the worker keeps logs and artifacts unless its settings say
+// otherwise.
+func (s *Stack) StoreURL() string {
+	return "file://" + filepath.ToSlash(filepath.Join(s.Dir, "store"))
+}
+
+// The names of the loggers of Temporal's server and its SDK.
+const (
+	serverLogger = "server"
+	sdkLogger    = "temporal"
+)
+
+// LoudLoggers are the names of loggers that warn of much that means nothing
+// here.
+func LoudLoggers() []string { return []string{serverLogger, sdkLogger} }
+
+// errorsOf leaves of a log only what is at least an error: the server finds
+// much worth a warning that means nothing here.
+func errorsOf(log *zap.Logger) *zap.Logger {
+	if log == nil {
+		return nil
+	}
+	return log.Named(serverLogger).WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
+}
+
+// Drain lets the worker take no more stages and waits until those that it has
+// are over, or until ctx ends.
+func (s *Stack) Drain(ctx context.Context) error {
+	if s.worker == nil {
+		return nil
+	}
+	return s.worker.host.Drain(ctx)
+}
+
+// Stages is how many stages the worker has.
+func (s *Stack) Stages() int {
+	if s.worker == nil {
+		return 0
+	}
+	return s.worker.host.Health().Stages
 }
 
 // Stop stops everything and returns when it is gone. It may be called twice.
@@ -115,10 +187,13 @@ func (s *Stack) Stop() error {
 }
 
 func (s *Stack) stop() error {
+	errs := make([]error, 4)
+	if s.worker != nil {
+		errs[3] = s.worker.stop()
+	}
 	if s.UI != nil {
 		s.UI.Stop()
 	}
-	errs := make([]error, 3)
 	var wg sync.WaitGroup
 	if s.Temporal != nil {
 		wg.Go(func() { errs[0] = s.Temporal.Stop() })

@@ -54,13 +54,14 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer port.Release()
 	s := &Server{
-		URL:  "http://" + ports.Join(ip, port),
+		URL:  "http://" + ports.Join(ip, port.Number),
 		done: make(chan struct{}),
 		server: server.NewServer(server_options.WithConfigProvider(&config.Config{
 			TemporalGRPCAddress: opts.Frontend,
 			Host:                ip,
-			Port:                port,
+			Port:                port.Number,
 			EnableUI:            true,
 			DefaultNamespace:    opts.Namespace,
 			DisableNewsFetch:    true,

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// subject is something that is measured beside its peer. Both functions take
+// one measurement and return it in the unit.
+type subject struct {
+	name, unit string
+	// peer says in words what theirs measures.
+	peer         string
+	ours, theirs func(ctx context.Context) (float64, error)
+}
+
+// Figure is what was measured of a subject over all rounds.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	Min   float64 `json:"min"`
+	Max   float64 `json:"max"`
+	Peer  string  `json:"peer"`
+	// PeerValue is the peer's median, in the same unit.
+	PeerValue float64 `json:"peer_value"`
+	// Ratio is the median of the ratios of each round: what disturbs the
+	// machine for a while disturbs both sides of a round.
+	Ratio float64 `json:"ratio"`
+}
+
+// measure takes both sides of s in turns: one round to warm up, which does not
+// count, then rounds more. The sides take turns in going first.
+func (s subject) measure(ctx context.Context, rounds int, progress io.Writer) (Figure, error) {
+	var ours, theirs, ratios []float64
+	for round := range rounds + 1 {
+		our, their, err := s.round(ctx, round%2 == 1)
+		if err != nil {
+			return Figure{}, fmt.Errorf("measuring %s: %w", s.name, err)
+		}
+		fmt.Fprintf(progress, "%s %d/%d: %.4g %s, peer %.4g\n", s.name, round, rounds, our, s.unit, their)
+		if round > 0 {
+			ours, theirs, ratios = append(ours, our), append(theirs, their), append(ratios, our/their)
+		}
+	}
+	return Figure{
+		Name: s.name, Value: median(ours), Unit: s.unit, Min: slices.Min(ours), Max: slices.Max(ours),
+		Peer: s.peer, PeerValue: median(theirs), Ratio: median(ratios),
+	}, nil
+}
+
+func (s subject) round(ctx context.Context, peerFirst bool) (ours, theirs float64, err error) {
+	if peerFirst {
+		if theirs, err = s.theirs(ctx); err != nil {
+			return 0, 0, fmt.Errorf("the peer: %w", err)
+		}
+	}
+	if ours, err = s.ours(ctx); err != nil {
+		return 0, 0, err
+	}
+	if !peerFirst {
+		if theirs, err = s.theirs(ctx); err != nil {
+			return 0, 0, fmt.Errorf("the peer: %w", err)
+		}
+	}
+	return ours, theirs, nil
+}
+
+// median of values, of which there is at least one.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}

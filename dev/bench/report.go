@@ -1,0 +1,71 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+)
+
+// Report is the document of a benchmark.
+type Report struct {
+	Bench   string   `json:"bench"`
+	Machine string   `json:"machine"`
+	Rounds  int      `json:"rounds"`
+	Figures []Figure `json:"figures"`
+}
+
+func (r *Report) writeJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(r); err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	return nil
+}
+
+func (r *Report) writeTable(w io.Writer) error {
+	fmt.Fprintf(w, "%s: median of %d rounds, each beside its peer, on %s\n\n", r.Bench, r.Rounds, r.Machine)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "FIGURE\tVALUE\tMIN … MAX\tPEER\tRATIO\tPEER IS")
+	for _, f := range r.Figures {
+		fmt.Fprintf(table, "%s\t%s %s\t%s … %s\t%s %s\t%.2f\t%s\n",
+			f.Name, number(f.Value), f.Unit, number(f.Min), number(f.Max), number(f.PeerValue), f.Unit, f.Ratio, f.Peer)
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	return nil
+}
+
+// number is v with about three digits that mean something.
+func number(v float64) string {
+	switch {
+	case v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 10:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// machine describes what the figures were taken on.
+func machine() string {
+	return fmt.Sprintf("%d × %s, %s/%s, %s", runtime.NumCPU(), cpu("/proc/cpuinfo"), runtime.GOOS, runtime.GOARCH, runtime.Version())
+}
+
+func cpu(cpuinfo string) string {
+	text, err := os.ReadFile(cpuinfo)
+	if err != nil {
+		return "CPU"
+	}
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "CPU"
+}

@@ -1,0 +1,119 @@
+package devcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"belay.run/dev/redisd"
+	"belay.run/internal/config"
+)
+
+// errSignal ends a boot, a wait or a drain.
+var errSignal = errors.New("asked to stop by a signal")
+
+// up boots everything and stays until a signal comes: the first lets stages end
+// that are under way, the second stops all at once.
+func up(ctx context.Context, f *flags, out, errOut io.Writer) error {
+	began := time.Now()
+	ctx, stop := context.WithCancelCause(ctx)
+	hurry, now := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	defer now(nil)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	go func() {
+		for _, act := range []context.CancelCauseFunc{stop, now} {
+			select {
+			case <-signals:
+				act(errSignal)
+			case <-hurry.Done():
+				return
+			}
+		}
+	}()
+
+	b, err := f.start(ctx, false, console{errOut})
+	switch {
+	case errors.Is(err, errSignal):
+		return nil
+	case err != nil:
+		return err
+	}
+	b.describe(out, f, time.Since(began))
+	var fatal error
+	select {
+	case <-ctx.Done():
+		b.drain(hurry, errOut)
+	case fatal = <-b.Temporal.Fatal():
+		fatal = fmt.Errorf("Temporal cannot go on: %w", fatal)
+	}
+	return errors.Join(fatal, b.stop())
+}
+
+// drain waits for stages that are under way.
+func (b *boot) drain(hurry context.Context, errOut io.Writer) {
+	if n := b.Stages(); n > 0 {
+		fmt.Fprintf(errOut, "waiting for %d running stages to end; Ctrl-C again stops them\n", n)
+	}
+	if err := b.Drain(hurry); err != nil && hurry.Err() == nil {
+		fmt.Fprintf(errOut, "dev: %v\n", err)
+	}
+}
+
+// describe says what is where.
+func (b *boot) describe(out io.Writer, f *flags, took time.Duration) {
+	fmt.Fprintf(out, "Belay is ready (%.1f s)\n\n", took.Seconds())
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(name, place, note string) {
+		if note != "" {
+			note = "  (" + note + ")"
+		}
+		fmt.Fprintf(table, "  %s\t%s%s\n", name, place, note)
+	}
+	row("Temporal", b.Temporal.Address(), "")
+	if b.UI != nil {
+		row("UI", b.UI.URL, "")
+	}
+	row("Redis", config.RedactURL(b.Redis.URL), b.Redis.Note)
+	row("Worker", "http://"+b.Settings.HTTPAddress+"/readyz", "")
+	row("Store", b.Settings.Store, "")
+	if f.data == "" {
+		row("State", "memory", "--data DIR keeps it")
+	} else {
+		row("State", b.Dir, "")
+	}
+	row("Log", b.log.path, "")
+	// Nothing is lost if the terminal is: it works all the same.
+	_ = table.Flush()
+	fmt.Fprintf(out, "\nRun a pipeline from another terminal:\n\n  %sgo run ./starter run examples/hello.yaml\n\nCtrl-C ends.\n", b.variables(f))
+}
+
+// variables are those that a starter beside this dev needs, where its defaults
+// do not find it.
+func (b *boot) variables(f *flags) string {
+	var v strings.Builder
+	set := func(name, value string) { fmt.Fprintf(&v, "%s=%s ", name, value) }
+	if f.port != temporalPort {
+		set("TEMPORAL_ADDRESS", b.Temporal.Address())
+	}
+	if b.UI != nil && f.uiPort != uiPort {
+		set("TEMPORAL_UI_URL", b.UI.URL)
+	}
+	if b.Redis.Kind != redisd.External {
+		set("REDIS_URL", b.Redis.URL)
+	}
+	if _, given := environment()("BELAY_STORE"); !given && f.data != "" {
+		set("BELAY_STORE", filepath.ToSlash(b.Settings.Store))
+	}
+	return v.String()
+}

@@ -1,0 +1,63 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+
+	"belay.run/activities"
+	"belay.run/dev/devserver"
+	"belay.run/internal/config"
+	"belay.run/internal/telemetry"
+	"belay.run/worker/host"
+)
+
+// workerStop bounds the stop of the worker: longer than its own bounds.
+const workerStop = 30 * time.Second
+
+// worker is a Belay worker and its connection.
+type worker struct {
+	host   *host.Worker
+	client client.Client
+}
+
+// startWorker starts a worker on the server. The settings have what it needs to
+// know of Redis and the store.
+func startWorker(ctx context.Context, server *devserver.Server, settings *config.Config, log *zap.Logger) (*worker, error) {
+	log = telemetry.OrNop(log)
+	c, err := server.Dial(ctx, client.Options{
+		Logger:                  telemetry.Temporal(log.Named(sdkLogger)),
+		WorkerHeartbeatInterval: activities.WorkerHeartbeat,
+	})
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{client: c}
+	w.host, err = host.New(host.Config{
+		Settings: settings,
+		Temporal: &config.Temporal{Client: c, Address: server.Address(), Namespace: server.Namespace()},
+		Logger:   log,
+	})
+	if err == nil {
+		err = w.host.Start(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("starting the worker: %w", err), w.stop())
+	}
+	return w, nil
+}
+
+// stop ends the worker and all that it runs, at once.
+func (w *worker) stop() error {
+	defer w.client.Close()
+	if w.host == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), workerStop)
+	defer cancel()
+	return w.host.Stop(ctx)
+}
