@@ -34,6 +34,9 @@ type Config struct {
 	Store store.Store
 	// Logger takes what the worker has to say. Nil drops it.
 	Logger *zap.Logger
+
+	// environ says how to find Temporal; nil is the process's environment.
+	environ []string
 }
 
 // Worker is the worker of one host. It is started once and stopped once.

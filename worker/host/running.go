@@ -50,7 +50,8 @@ func (a *countedActivity) ExecuteActivity(ctx context.Context, in *interceptor.E
 	defer a.running.add(-1)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(a.running.until, func() { cancel(context.Cause(a.running.until)) })()
+	until := a.running.until
+	defer context.AfterFunc(until, func() { cancel(context.Cause(until)) })() //nolint:contextcheck // two contexts end it
 	return a.Next.ExecuteActivity(ctx, in)
 }
 

@@ -117,6 +117,7 @@ func (w *Worker) connectTemporal(ctx context.Context) error {
 		return nil
 	}
 	t, err := config.DialTemporal(ctx, config.TemporalOptions{
+		Environ:         w.cfg.environ,
 		Logger:          w.sdkLog(),
 		Identity:        w.identity,
 		WorkerHeartbeat: activities.WorkerHeartbeat,

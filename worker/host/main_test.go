@@ -1,0 +1,19 @@
+package host
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// asWorker makes the test binary a worker: a test that sends signals needs a
+// process to send them to.
+const asWorker = "BELAY_TEST_WORKER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asWorker) != "" {
+		os.Exit(Main(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
