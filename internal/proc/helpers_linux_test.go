@@ -32,6 +32,7 @@ func helperWorker() int {
 	if err != nil {
 		return complain(err)
 	}
+	h.killBound = time.Second
 	out := &held{ready: make(chan struct{})}
 	p, err := h.Start(context.Background(), Job{
 		Node: os.Getenv("WORKER_NODE"), Argv: []string{"/bin/sh", "-c", os.Getenv("WORKER_SCRIPT")},
@@ -46,6 +47,9 @@ func helperWorker() int {
 	r, err := p.Wait()
 	if err != nil {
 		return complain(err)
+	}
+	if !r.Gone {
+		_, _ = fmt.Fprintln(os.Stdout, "not gone:", r.GoneNote)
 	}
 	return r.ExitCode
 }

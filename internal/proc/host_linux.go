@@ -23,6 +23,8 @@ type Host struct {
 	records  string
 	cgroups  tree.Cgroup // below it each step has its own; "" where there are none
 	noCgroup string      // why
+	// killBound is how long SIGKILL is tried.
+	killBound time.Duration
 
 	// forking is held for reading while a supervisor is started and noted, and
 	// for writing while orphans are sought, which any child not noted may be.
@@ -45,7 +47,7 @@ func New(o Options) (*Host, error) {
 	}
 	h := &Host{
 		log: o.Log, id: nodeHash(state)[:12], boot: bootID(),
-		records: filepath.Join(state, "proc"), running: map[*Process]struct{}{},
+		records: filepath.Join(state, "proc"), killBound: killBoundDefault, running: map[*Process]struct{}{},
 	}
 	if h.log == nil {
 		h.log = zap.NewNop()

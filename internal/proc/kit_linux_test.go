@@ -3,6 +3,7 @@ package proc
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -197,7 +198,7 @@ type worker struct {
 func startWorker(t *testing.T, o Options, node, script string, ready int) *worker {
 	t.Helper()
 	w := &worker{state: o.StateDir, dir: t.TempDir()}
-	w.cmd = exec.Command(os.Args[0])
+	w.cmd = exec.CommandContext(bounded(t), os.Args[0])
 	w.cmd.Env = append(os.Environ(), helperEnv+"=worker", "WORKER_STATE="+o.StateDir, "WORKER_NODE="+node,
 		"WORKER_DIR="+w.dir, "WORKER_SCRIPT="+script, "WORKER_NO_CGROUP="+strconv.FormatBool(o.NoCgroup))
 	w.cmd.Stderr = os.Stderr
@@ -228,6 +229,14 @@ func (w *worker) kill(t *testing.T) {
 	t.Helper()
 	require.NoError(t, w.cmd.Process.Kill())
 	_ = w.cmd.Wait() // it says that it was killed
+}
+
+// bounded is a context for a program that may hang if something is wrong.
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 func sendSignal(t *testing.T, pid int, sig syscall.Signal) {

@@ -20,7 +20,7 @@ func container(t *testing.T, env ...string) *exec.Cmd {
 	t.Helper()
 	need.Root(t)
 	mount := need.Program(t, "mount", "apt-get install mount")
-	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", mount+` -t proc proc /proc && exec "$0"`, testBinary(t))
+	cmd := exec.CommandContext(bounded(t), "/bin/sh", "-c", mount+` -t proc proc /proc && exec "$0"`, testBinary(t))
 	cmd.Env = append(append(os.Environ(), helperEnv+"=pid1"), env...)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{

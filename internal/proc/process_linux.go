@@ -21,6 +21,9 @@ const (
 	// supervisorSlack is how much later than agreed a supervisor may act
 	// before the worker acts itself.
 	supervisorSlack = 2 * time.Second
+	// killBoundDefault is how long SIGKILL is tried: who is not gone by then
+	// hangs in the kernel, or belongs to a user whom the worker may not signal.
+	killBoundDefault = 10 * time.Second
 	// keepAliveBound is how long a sign of life may wait for a supervisor that
 	// reads nothing.
 	keepAliveBound = time.Second
@@ -172,7 +175,7 @@ func (p *Process) await() (supervisor.Outcome, error) {
 			return report.Outcome, nil
 		case supervisor.Killing:
 			p.mu.Lock()
-			p.giveUpAfter(supervisor.KillBound + supervisorSlack)
+			p.giveUpAfter(p.host.killBound + supervisorSlack)
 			p.mu.Unlock()
 		default:
 			return supervisor.Outcome{}, supervisor.ErrReport
@@ -202,7 +205,7 @@ func (p *Process) reported(o supervisor.Outcome) Result {
 		r.Signal = signalName(o.Signal)
 	}
 	if !r.Gone {
-		r.GoneNote = fmt.Sprintf("%d processes did not end within %v of SIGKILL", o.Survivors, supervisor.KillBound)
+		r.GoneNote = fmt.Sprintf("%d processes did not end within %v of SIGKILL", o.Survivors, p.host.killBound)
 	}
 	return r
 }

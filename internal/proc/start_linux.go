@@ -38,7 +38,7 @@ func (h *Host) Start(ctx context.Context, job Job) (*Process, error) {
 	p := &Process{host: h, job: job, name: stepName(job.Node), done: make(chan struct{})}
 	order := supervisor.Job{
 		Path: program, Argv: job.Argv, Dir: job.Dir, Env: stepEnv(job.Env, job.Node, h.id),
-		Grace: job.Grace, DeadMan: job.DeadMan,
+		Grace: job.Grace, KillBound: h.killBound, DeadMan: job.DeadMan,
 	}
 	if err := p.launch(&order); err != nil {
 		return nil, err

@@ -173,7 +173,7 @@ func TestStepBeginsAfresh(t *testing.T) {
 	for _, noCgroup := range []string{"true", "false"} {
 		t.Run("no cgroup "+noCgroup, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c",
+			cmd := exec.CommandContext(bounded(t), "/bin/sh", "-c",
 				`trap '' HUP INT QUIT TERM USR1 TSTP TTIN TTOU CHLD PIPE RTMIN; exec 7</dev/null 9>/dev/null; umask 027; ulimit -Sn 512; exec "$0"`, testBinary(t))
 			cmd.Env = append(os.Environ(), helperEnv+"=worker", "WORKER_STATE="+t.TempDir(), "WORKER_NODE=run/build/step",
 				"WORKER_DIR="+t.TempDir(), "WORKER_NO_CGROUP="+noCgroup,

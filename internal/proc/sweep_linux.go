@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"belay.run/internal/proc/supervisor"
 	"belay.run/internal/proc/supervisor/tree"
 )
 
@@ -127,7 +126,7 @@ func (h *Host) endLeftovers(ctx context.Context, left leftovers) error {
 		wg.Go(func() { errs[i] = h.endRecorded(ctx, r) })
 	}
 	for i, c := range left.cgroups {
-		wg.Go(func() { errs[len(left.records)+i] = endAndRemove(c) })
+		wg.Go(func() { errs[len(left.records)+i] = h.endAndRemove(c) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
@@ -159,7 +158,7 @@ func (h *Host) endRecorded(ctx context.Context, r record) error {
 		return nil
 	}
 	if r.Cgroup != "" {
-		if err := endAndRemove(tree.Cgroup(r.Cgroup)); err != nil {
+		if err := h.endAndRemove(tree.Cgroup(r.Cgroup)); err != nil {
 			return err
 		}
 		return r.remove()
@@ -184,8 +183,8 @@ func waitFor(ctx context.Context, handle tree.Handle, bound time.Duration) (ende
 }
 
 // endAndRemove ends what is in a cgroup that has no supervisor.
-func endAndRemove(c tree.Cgroup) error {
-	end := endCgroup(c, supervisor.KillBound)
+func (h *Host) endAndRemove(c tree.Cgroup) error {
+	end := endCgroup(c, h.killBound)
 	if !end.gone {
 		return fmt.Errorf("%w: %s", ErrStillAlive, end.note)
 	}

@@ -30,6 +30,9 @@ type Job struct {
 	HoldOut, HoldErr bool
 	// Grace is the time between SIGTERM and SIGKILL.
 	Grace time.Duration
+	// KillBound is how long SIGKILL is tried before the supervisor reports that
+	// it could not end the tree.
+	KillBound time.Duration
 	// DeadMan is how long the supervisor bears no sign of life of the worker;
 	// 0 is for ever.
 	DeadMan time.Duration
@@ -51,7 +54,7 @@ func (j Job) Encode() ([]byte, error) {
 	for _, hold := range []bool{j.HoldOut, j.HoldErr} {
 		b = appendNumber(b, int(flag(hold)))
 	}
-	for _, d := range []time.Duration{j.Grace, j.DeadMan} {
+	for _, d := range []time.Duration{j.Grace, j.KillBound, j.DeadMan} {
 		b = appendNumber(b, int((d+time.Millisecond-1)/time.Millisecond)) // 0 has a meaning
 	}
 	if len(b) > MaxJob {
@@ -79,7 +82,7 @@ func ReadJob(r io.Reader) (Job, error) {
 	j := Job{Path: d.string(), Dir: d.string(), Cgroup: d.string(), Record: d.string()}
 	j.Argv, j.Env = d.list(), d.list()
 	j.HoldOut, j.HoldErr = d.number() == 1, d.number() == 1
-	j.Grace, j.DeadMan = d.duration(), d.duration()
+	j.Grace, j.KillBound, j.DeadMan = d.duration(), d.duration(), d.duration()
 	if d.bad || len(d.rest) > 0 {
 		return Job{}, ErrJob
 	}

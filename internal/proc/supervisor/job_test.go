@@ -15,7 +15,7 @@ func aJob() Job {
 	return Job{
 		Path: "/bin/sh", Argv: []string{"sh", "-c", "", "\xff not UTF-8"}, Dir: "/tmp/with space\n",
 		Env: []string{"A=b=c", "EMPTY="}, Cgroup: "/sys/fs/cgroup/x", Record: "/state/x.json",
-		HoldErr: true, Grace: 10 * time.Second, DeadMan: 1500 * time.Millisecond,
+		HoldErr: true, Grace: 10 * time.Second, KillBound: time.Second, DeadMan: 1500 * time.Millisecond,
 	}
 }
 

@@ -92,7 +92,3 @@ func flag(b bool) int64 {
 	}
 	return 0
 }
-
-// KillBound is how long a supervisor tries to end a tree by SIGKILL before it
-// reports that it could not.
-const KillBound = 10 * time.Second

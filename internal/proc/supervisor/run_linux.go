@@ -161,7 +161,7 @@ func (s *supervisor) kill() {
 	if !s.reaper.mainEnded() {
 		s.leftover = max(0, s.leftover-1)
 	}
-	s.bound = time.After(KillBound)
+	s.bound = time.After(s.job.KillBound)
 	s.killAgain()
 }
 
