@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,14 +88,10 @@ func TestWhatCannotBeEndedIsReported(t *testing.T) {
 	awaitGone(t, left)
 }
 
+// copyFile copies a program by another process: were it open for writing here,
+// a process that is just being started beside would keep it from being executed.
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
-	in, err := os.Open(from)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, in.Close()) }()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
-	require.NoError(t, err)
-	_, err = io.Copy(out, in)
-	require.NoError(t, err)
-	require.NoError(t, out.Close())
+	require.NoError(t, exec.CommandContext(bounded(t), "cp", from, to).Run())
+	require.NoError(t, os.Chmod(to, 0o755))
 }

@@ -29,7 +29,11 @@ func RunAsPID1() (exitCode int, handled bool) {
 	// rather than lost.
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals)
-	child, err := startSelf()
+	err := Harden() // it has the worker's environment
+	var child int
+	if err == nil {
+		child, err = startSelf()
+	}
 	if err != nil {
 		_, _ = os.Stderr.WriteString("belay: pid 1 cannot start itself again: " + err.Error() + "\n")
 		return 1, true
