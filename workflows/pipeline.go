@@ -207,10 +207,8 @@ func (p *pipeline) scope(n *node) expr.Scope {
 		return scope
 	}
 	stages := map[string]any{}
-	for _, m := range p.nodes {
-		if n.reads[m.spec.Name] {
-			stages[m.spec.Name] = stageScope(m)
-		}
+	for _, name := range n.spec.Reads {
+		stages[name] = stageScope(p.byName[name])
 	}
 	scope["stages"] = stages
 	return scope

@@ -19,8 +19,8 @@ type node struct {
 	legs   []*leg
 	status run.Status
 	cause  *run.Cause
-	// reads are the stages that its expressions may read.
-	reads map[string]bool
+	// after are the stages that it needs, directly or not.
+	after map[string]bool
 	// stopped: told to stop from above, so that its end counts for nothing.
 	stopped bool
 }
@@ -42,10 +42,10 @@ func (p *pipeline) layOut() {
 		n := newNode(&p.plan.Stages[i])
 		p.nodes = append(p.nodes, n)
 		p.byName[n.spec.Name] = n
-		n.reads = map[string]bool{}
+		n.after = map[string]bool{}
 	}
 	for _, n := range p.nodes {
-		p.collect(n.spec, n.reads)
+		p.collect(n.spec, n.after)
 	}
 }
 
@@ -274,7 +274,7 @@ func (p *pipeline) stageInput(n *node, scope expr.Scope) StageInput {
 	}
 	in.Stage.Matrix, in.Stage.When, in.Stage.Needs = nil, nil, nil
 	for _, m := range p.nodes {
-		if !n.reads[m.spec.Name] {
+		if !n.after[m.spec.Name] {
 			continue
 		}
 		for _, l := range m.legs {

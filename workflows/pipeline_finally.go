@@ -19,10 +19,11 @@ func (p *pipeline) runFinally(ctx workflow.Context) {
 		Name: run.FinallyStage, Steps: p.plan.Finally, OnWorkerLost: spec.LostFail,
 		Timeout: p.plan.FinallyTimeout, FinallyTimeout: p.plan.FinallyTimeout,
 		OnFailure: spec.OnFailure{Timeout: spec.Abort, Error: spec.Abort, Lost: spec.Abort, Default: spec.Abort},
+		Reads:     p.plan.FinallyReads,
 	})
-	n.reads = map[string]bool{}
+	n.after = map[string]bool{}
 	for _, m := range p.nodes {
-		n.reads[m.spec.Name] = true
+		n.after[m.spec.Name] = true
 	}
 	l := n.legs[0]
 	l.doc.Finally = true

@@ -25,7 +25,7 @@ func TestPipeline(t *testing.T) {
 			}),
 			stage("deploy", []spec.Step{
 				step("rollout", func(s *spec.Step) { s.Env = map[string]string{"D": "${{ stages.build.outputs.digest }}"} }),
-			}, needs("build")),
+			}, needs("build"), reads("build")),
 		))
 		b.world.steps["compile"] = writes(map[string]string{"digest": "sha256:1"})
 		doc := b.run(t)
@@ -42,7 +42,7 @@ func TestPipeline(t *testing.T) {
 		p := plan(
 			stage("build", []spec.Step{step("compile"), step("after")}),
 			stage("deploy", []spec.Step{step("rollout")}, needs("build")),
-			stage("page", []spec.Step{step("call")}, needs("build"), func(s *spec.Stage) {
+			stage("page", []spec.Step{step("call")}, needs("build"), reads("build"), func(s *spec.Stage) {
 				s.When = &spec.Condition{Expr: `stages.build.status == "failed"`, ReadsStatus: true}
 			}),
 		)

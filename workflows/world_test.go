@@ -218,6 +218,8 @@ func stage(name string, steps []spec.Step, edit ...func(*spec.Stage)) spec.Stage
 
 func needs(names ...string) func(*spec.Stage) { return func(s *spec.Stage) { s.Needs = names } }
 
+func reads(names ...string) func(*spec.Stage) { return func(s *spec.Stage) { s.Reads = names } }
+
 func plan(stages ...spec.Stage) *spec.Plan {
 	return &spec.Plan{
 		Name: "demo", Stages: stages, Timeout: 6 * time.Hour, FinallyTimeout: 5 * time.Minute, ReleaseTimeout: 2 * time.Minute,

@@ -21,6 +21,8 @@ const (
 	defaultOutputLimit    = 1 << 30
 	defaultInterval       = time.Second
 	defaultBackoff        = 2.0
+	// maxLegsOfRun bounds the stages of a run with all legs counted.
+	maxLegsOfRun = 2000
 	// maxIntervalFactor times the first interval is the longest by default.
 	maxIntervalFactor = 100
 )
@@ -35,6 +37,8 @@ type checker struct {
 	stages  map[string]*rawStage
 	// usedSecrets and usedInputs are those that something reads.
 	usedSecrets, usedInputs map[string]bool
+	// reads are the stages that expressions of the stage in hand read.
+	reads map[string]bool
 
 	expr *expr.Checker
 	// baseScope is what all expressions may read, pipelineEnv the variables of
@@ -74,13 +78,16 @@ func (p *parser) check(raw rawFile) *File {
 	for i := range raw.stages.v {
 		plan.Stages = append(plan.Stages, c.stage(raw.stages.v[i]))
 	}
+	c.reads = map[string]bool{}
 	c.templates(raw.env.v, c.baseScope)
 	scopes := c.scopes(nil)
 	scopes.before.add(raw.finally.v)
 	plan.Finally = c.steps(raw.finally.v, stepContext{
 		holder: newHolder(plan.FinallyTimeout, "finally_timeout", raw.env.v), scopes: scopes, names: map[string]*yaml.Node{},
 	})
+	plan.FinallyReads = slices.Sorted(maps.Keys(c.reads))
 	c.countSteps(raw.finally)
+	c.countLegs()
 	c.unused()
 	return c.file
 }
@@ -143,6 +150,7 @@ func (c *checker) unused() {
 func (c *checker) stage(in val[rawStage]) Stage {
 	raw := in.v
 	plan := c.file.plan
+	c.reads = map[string]bool{}
 	out := Stage{
 		Name:           raw.name.v,
 		Needs:          values(raw.needs.v),
@@ -172,6 +180,7 @@ func (c *checker) stage(in val[rawStage]) Stage {
 	out.Steps = c.steps(raw.steps.v, ctx)
 	ctx.holder = newHolder(out.FinallyTimeout, "finally_timeout", c.raw.env.v, raw.env.v)
 	out.Finally = c.steps(raw.finally.v, ctx)
+	out.Reads = slices.Sorted(maps.Keys(c.reads))
 	return out
 }
 
@@ -200,6 +209,23 @@ func (c *checker) matrix(raw rawStage) *Matrix {
 		failFast = m.failFast
 	}
 	return &Matrix{Legs: c.p.expand(raw.matrix), MaxParallel: parallel.v, FailFast: failFast.v}
+}
+
+// countLegs checks how many stages a run has, each leg of a matrix counted: all
+// of them are listed in its document.
+func (c *checker) countLegs() {
+	n := 0
+	for _, s := range c.file.plan.Stages {
+		if s.Matrix != nil {
+			n += len(s.Matrix.Legs)
+		} else {
+			n++
+		}
+	}
+	if n > maxLegsOfRun {
+		c.p.errorf(c.raw.stages.node, "split the pipeline", "the pipeline has %d stages with all legs of matrices counted, at most %d are allowed",
+			n, maxLegsOfRun)
+	}
 }
 
 // countSteps checks the number of steps; the members of groups count too.

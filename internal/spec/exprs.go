@@ -17,8 +17,25 @@ func (c *checker) template(v val[string], names *scope) {
 }
 
 func (c *checker) templateAt(n *yaml.Node, s string, names *scope) {
-	_, errs := c.expr.String(s, names)
+	refs, errs := c.expr.String(s, names)
 	c.reportExpr(n, errs)
+	c.noteReads(refs)
+}
+
+// noteReads remembers which stages are read, so that a stage is handed no more
+// of the others than that. One that is named by an expression may be any.
+func (c *checker) noteReads(refs []expr.Ref) {
+	for _, r := range refs {
+		switch {
+		case r.Path[0] != "stages":
+		case len(r.Path) > 1:
+			c.reads[r.Path[1]] = true
+		default:
+			for name := range c.stages {
+				c.reads[name] = true
+			}
+		}
+	}
 }
 
 func (c *checker) reportExpr(n *yaml.Node, errs []*expr.Error) {
@@ -57,6 +74,7 @@ func (c *checker) condition(w val[string], names *scope) *Condition {
 	}
 	refs, errs := c.expr.Bool(w.v, names)
 	c.reportExpr(w.node, errs)
+	c.noteReads(refs)
 	out := &Condition{Expr: w.v}
 	for _, r := range refs {
 		// An exit code says how a step went as much as its status does.

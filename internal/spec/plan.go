@@ -19,6 +19,8 @@ type Plan struct {
 	Env     map[string]string `json:"env,omitempty"`
 	Stages  []Stage           `json:"stages"`
 	Finally []Step            `json:"finally,omitempty"`
+	// FinallyReads are the stages that expressions in Finally read.
+	FinallyReads []string `json:"finally_reads,omitempty"`
 
 	Timeout        time.Duration `json:"timeout"`
 	FinallyTimeout time.Duration `json:"finally_timeout"`
@@ -48,6 +50,8 @@ type Stage struct {
 	// Finally steps run when the others have ended, however they ended.
 	Finally   []Step   `json:"finally,omitempty"`
 	Artifacts []string `json:"artifacts,omitempty"`
+	// Reads are the stages that expressions of this one read.
+	Reads []string `json:"reads,omitempty"`
 
 	Timeout        time.Duration `json:"timeout"`
 	FinallyTimeout time.Duration `json:"finally_timeout"`
