@@ -23,6 +23,7 @@ type Config struct {
 	RedisLogsURL string
 	Labels       []string
 	MaxProcesses int
+	MaxStages    int
 	DrainTimeout time.Duration
 	HTTPAddress  string
 	StepEnv      []string
@@ -104,8 +105,15 @@ func (c *Config) derive(lookup Lookup) error {
 	if c.MaxProcesses == 0 {
 		c.MaxProcesses = max(4, 2*runtime.GOMAXPROCS(0))
 	}
+	if c.MaxStages == 0 {
+		c.MaxStages = stagesPerProcess * c.MaxProcesses
+	}
 	return nil
 }
+
+// stagesPerProcess is how many stages a host takes for each process that it may
+// run: most stages wait for something else than a process now and then.
+const stagesPerProcess = 8
 
 func defaultStateDir(uid int, lookup Lookup) (string, error) {
 	if uid == 0 {

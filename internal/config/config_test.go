@@ -46,6 +46,7 @@ func TestLoadDefaults(t *testing.T) {
 	require.Empty(t, c.RedisURL)
 	require.Empty(t, c.Labels)
 	require.GreaterOrEqual(t, c.MaxProcesses, 4)
+	require.Equal(t, 8*c.MaxProcesses, c.MaxStages)
 	require.Equal(t, 10*time.Minute, c.DrainTimeout)
 	require.Equal(t, "127.0.0.1:9464", c.HTTPAddress)
 	require.Contains(t, c.StepEnv, "PATH")
@@ -150,6 +151,7 @@ func TestLoadRefuses(t *testing.T) {
 		{name: "NoDuration", args: []string{"--drain-timeout=5 minutes"}, want: []string{"--drain-timeout", `"5 minutes"`, "10m"}},
 		{name: "NegativeDuration", env: []string{"BELAY_DRAIN_TIMEOUT", "-1s"}, want: []string{"BELAY_DRAIN_TIMEOUT", `"-1s"`}},
 		{name: "NoProcesses", env: []string{"BELAY_MAX_PROCESSES", "0"}, want: []string{"BELAY_MAX_PROCESSES", "from 1 to"}},
+		{name: "NoStages", args: []string{"--max-stages=0"}, want: []string{"--max-stages", "from 1 to"}},
 		{name: "FarTooManyProcesses", env: []string{"BELAY_MAX_PROCESSES", "99999999999999999999"}, want: []string{"from 1 to"}},
 		{name: "BadLabel", env: []string{"BELAY_LABELS", "ok,not ok"}, want: []string{`"not ok"`}},
 		{name: "NoPort", env: []string{"BELAY_HTTP_ADDRESS", "localhost"}, want: []string{`"localhost"`, "host:port"}},

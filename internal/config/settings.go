@@ -87,7 +87,12 @@ func settings() []Setting {
 		{
 			Name: "max_processes", Env: "BELAY_MAX_PROCESSES", Derived: "twice the CPUs, at least 4",
 			Help: "How many steps run at once on this host. More wait for a slot.",
-			set:  setMaxProcesses,
+			set:  count(maxProcesses, func(c *Config) *int { return &c.MaxProcesses }),
+		},
+		{
+			Name: "max_stages", Env: "BELAY_MAX_STAGES", Derived: "8 times max_processes",
+			Help: "How many stages may have a workspace on this host at once. More wait for a host, this one or another.",
+			set:  count(maxStages, func(c *Config) *int { return &c.MaxStages }),
 		},
 		{
 			Name: "drain_timeout", Env: "BELAY_DRAIN_TIMEOUT", Default: "10m",
@@ -165,20 +170,26 @@ func setLabels(c *Config, v value) error {
 	return nil
 }
 
-// maxProcesses is far beyond what a machine runs, and below what a host's queue
-// hands out at once.
-const maxProcesses = 2000
+// The most processes are far beyond what a machine runs, and below what a
+// host's queue hands out at once.
+const (
+	maxProcesses = 2000
+	maxStages    = 8 * maxProcesses
+)
 
-func setMaxProcesses(c *Config, v value) error {
-	if v.text == "" {
+// count sets a number from 1 to most; nothing leaves it to be derived.
+func count(most int, field func(*Config) *int) func(*Config, value) error {
+	return func(c *Config, v value) error {
+		if v.text == "" {
+			return nil
+		}
+		n, err := strconv.Atoi(v.text)
+		if err != nil || n < 1 || n > most {
+			return fmt.Errorf("%q: want a number from 1 to %d", v.text, most)
+		}
+		*field(c) = n
 		return nil
 	}
-	n, err := strconv.Atoi(v.text)
-	if err != nil || n < 1 || n > maxProcesses {
-		return fmt.Errorf("%q: want a number from 1 to %d", v.text, maxProcesses)
-	}
-	c.MaxProcesses = n
-	return nil
 }
 
 func setDrainTimeout(c *Config, v value) error {

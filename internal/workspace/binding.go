@@ -98,6 +98,12 @@ func (h *Host) Bindings() ([]Binding, error) {
 	return out, explain(h.dir, "reading", errors.Join(errs...))
 }
 
+// Count is how many stages are bound to this host.
+func (h *Host) Count() (int, error) {
+	names, err := h.records()
+	return len(names), err
+}
+
 // Release removes the stage's directories, then its record. It is done at once
 // where there is nothing, and may be repeated after an error.
 func (h *Host) Release(ctx context.Context, runKey, node string) error {

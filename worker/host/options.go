@@ -19,8 +19,8 @@ const (
 	// others, mostly.
 	lightActivities = 1000
 
-	// bindActivities is how many stages are taken at once: each takes an
-	// instant.
+	// bindActivities is how many stages are taken at once, where there is room
+	// for them: each takes an instant.
 	bindActivities = 16
 
 	// The most polls that are open at once.
@@ -70,6 +70,17 @@ func (w *Worker) hostOptions() worker.Options {
 	o := w.activityOptions(hostActivities, hostPollers)
 	o.Interceptors = append(o.Interceptors, w.running)
 	return o
+}
+
+// stepsOptions are for a shared queue of stages.
+func (w *Worker) stepsOptions(room *stageSlots) (worker.Options, error) {
+	tuner, err := room.tuner()
+	if err != nil {
+		return worker.Options{}, err
+	}
+	o := w.activityOptions(0, bindPollers)
+	o.Tuner = tuner
+	return o, nil
 }
 
 func pollers(least, first, most int) worker.PollerBehavior {

@@ -61,8 +61,12 @@ func (w *Worker) openQueues() error {
 			return err
 		}
 	}
+	options, err := w.stepsOptions(&stageSlots{host: w.host, most: w.cfg.Settings.MaxStages})
+	if err != nil {
+		return err
+	}
 	for _, label := range append([]string{""}, w.cfg.Settings.Labels...) {
-		if err := open(&w.queues.steps, run.StepsQueue(label), w.activityOptions(bindActivities, bindPollers), acts.registerSteps); err != nil {
+		if err := open(&w.queues.steps, run.StepsQueue(label), options, acts.registerSteps); err != nil {
 			return err
 		}
 	}

@@ -13,20 +13,17 @@ import (
 type running struct {
 	interceptor.WorkerInterceptorBase
 
-	until context.Context //nolint:containedctx // ends with the worker, not with a call
-	end   context.CancelCauseFunc
-
-	mu   sync.Mutex
-	n    int
-	idle chan struct{} // closed when n is 0; nil while nobody waits
+	mu     sync.Mutex
+	next   int
+	active map[int]context.CancelCauseFunc
+	over   error         // why they end; nil while they may run
+	idle   chan struct{} // closed when none is active; nil while nobody waits
 }
 
 var _ interceptor.WorkerInterceptor = (*running)(nil)
 
 func newRunning() *running {
-	r := new(running)
-	r.until, r.end = context.WithCancelCause(context.Background())
-	return r
+	return &running{active: make(map[int]context.CancelCauseFunc)}
 }
 
 // InterceptActivity comes between the worker and every activity.
@@ -42,25 +39,46 @@ type countedActivity struct {
 	running *running
 }
 
-// ExecuteActivity counts the activity and lets its context end with the worker.
-// It must not be the context that the SDK hands to all of a worker's activities
-// which ends: with that one the SDK reports their results.
+// ExecuteActivity counts the activity and gives it a context that can be ended.
+// It is not the SDK's own context which ends: with that one the SDK reports the
+// result.
 func (a *countedActivity) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
-	a.running.add(1)
-	defer a.running.add(-1)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	until := a.running.until
-	defer context.AfterFunc(until, func() { cancel(context.Cause(until)) })() //nolint:contextcheck // two contexts end it
+	defer a.running.enter(cancel)()
 	return a.Next.ExecuteActivity(ctx, in)
 }
 
-func (r *running) add(d int) {
+// enter notes an activity until leave is called.
+func (r *running) enter(cancel context.CancelCauseFunc) (leave func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.n += d; r.n == 0 && r.idle != nil {
+	r.next++
+	id := r.next
+	r.active[id] = cancel
+	if r.over != nil {
+		cancel(r.over)
+	}
+	return func() { r.leave(id) }
+}
+
+func (r *running) leave(id int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.active, id)
+	if len(r.active) == 0 && r.idle != nil {
 		close(r.idle)
 		r.idle = nil
+	}
+}
+
+// end ends all activities, and those that come later at once, with that cause.
+func (r *running) end(cause error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = cause
+	for _, cancel := range r.active {
+		cancel(cause)
 	}
 }
 
@@ -68,7 +86,7 @@ func (r *running) add(d int) {
 // still do.
 func (r *running) wait(ctx context.Context) (left int, err error) {
 	r.mu.Lock()
-	if r.n == 0 {
+	if len(r.active) == 0 {
 		r.mu.Unlock()
 		return 0, nil
 	}
@@ -83,6 +101,6 @@ func (r *running) wait(ctx context.Context) (left int, err error) {
 	case <-ctx.Done():
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.n, context.Cause(ctx)
+		return len(r.active), context.Cause(ctx)
 	}
 }
