@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"path"
 	"syscall"
@@ -173,53 +172,6 @@ func (s *dirStore) Get(_ context.Context, key string) (io.ReadCloser, error) {
 	}{io.LimitReader(f, info.Size()), f}, nil
 }
 
-func (s *dirStore) Append(ctx context.Context, key string, off int64, p []byte) error {
-	if err := checkKey(key); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return s.fault("appending to", key, s.appendAt(fileName(key), off, p))
-}
-
-func (s *dirStore) appendAt(name string, off int64, p []byte) (err error) {
-	f, err := s.openAppend(name, off)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() != off {
-		return fmt.Errorf("%w: %d bytes long instead of %d", ErrConflict, info.Size(), off)
-	}
-	if _, err := f.WriteAt(p, off); err != nil {
-		return errors.Join(err, f.Truncate(off))
-	}
-	return nil
-}
-
-func (s *dirStore) openAppend(name string, off int64) (f *os.File, err error) {
-	if off > 0 {
-		f, err = s.root.OpenFile(name, os.O_WRONLY, 0)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w: gone, instead of %d bytes long", ErrConflict, off)
-		}
-		return f, err
-	}
-	err = s.inFolder(name, func() error {
-		f, err = s.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, fileMode)
-		return err
-	})
-	if errors.Is(err, fs.ErrExist) {
-		err = fmt.Errorf("%w: exists already", ErrConflict)
-	}
-	return f, err
-}
-
 func (s *dirStore) ReadAt(ctx context.Context, key string, p []byte, off int64) (int, error) {
 	if err := checkKey(key); err != nil {
 		return 0, err
@@ -250,83 +202,6 @@ func (s *dirStore) Stat(_ context.Context, key string) (Info, error) {
 		return Info{}, s.missing("looking at", key, err)
 	}
 	return Info{Key: key, Size: info.Size(), Modified: info.ModTime()}, nil
-}
-
-func (s *dirStore) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
-	return func(yield func(Info, error) bool) {
-		start := "."
-		if prefix != "" {
-			switch info, err := s.Stat(ctx, prefix); {
-			case err == nil:
-				if !yield(info, nil) {
-					return
-				}
-			case !errors.Is(err, ErrNotFound):
-				yield(Info{}, err)
-				return
-			}
-			start = dirName(prefix)
-		}
-		if err := s.walk(ctx, start, yield); err != nil {
-			yield(Info{}, s.fault("listing", prefix, err))
-		}
-	}
-}
-
-// walk yields the objects in and below the directory start.
-func (s *dirStore) walk(ctx context.Context, start string, yield func(Info, error) bool) error {
-	return fs.WalkDir(s.root.FS(), start, func(name string, d fs.DirEntry, err error) error {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // deleted while we look
-		}
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && name == tempDir {
-			return fs.SkipDir
-		}
-		key, ok := keyOf(name)
-		if !ok || !d.Type().IsRegular() {
-			return nil
-		}
-		info, err := d.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if !yield(Info{Key: key, Size: info.Size(), Modified: info.ModTime()}, nil) {
-			return fs.SkipAll
-		}
-		return nil
-	})
-}
-
-func (s *dirStore) Delete(ctx context.Context, prefix string) error {
-	if err := checkKey(prefix); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	err := s.root.Remove(fileName(prefix))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	dir := dirName(prefix)
-	if err := s.fault("deleting", prefix, errors.Join(err, s.root.RemoveAll(dir))); err != nil {
-		return err
-	}
-	for dir = path.Dir(dir); dir != "."; dir = path.Dir(dir) {
-		if s.root.Remove(dir) != nil {
-			break // holds other things
-		}
-	}
-	return nil
 }
 
 func (s *dirStore) String() string { return s.path }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -54,63 +53,6 @@ func (s *redisStore) Put(ctx context.Context, key string, r io.Reader, limit int
 		return Info{}, s.fault("writing", key, err)
 	}
 	return info, nil
-}
-
-// draft is an object that Put is writing: chunks of a generation of its own
-// that nothing refers to yet.
-type draft struct {
-	rdb    redis.UniversalClient
-	key    string
-	gen    string
-	chunks int
-	size   int64
-}
-
-func (d *draft) write(ctx context.Context, r io.Reader) (Info, error) {
-	buf := make([]byte, chunkSize)
-	for {
-		n, err := io.ReadFull(r, buf)
-		if n > 0 {
-			if err := d.rdb.Set(ctx, chunkKey(d.key, d.gen, d.chunks), buf[:n], draftAge).Err(); err != nil {
-				return Info{}, err
-			}
-			d.chunks++
-			d.size += int64(n)
-		}
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return d.publish(ctx)
-		case err != nil:
-			return Info{}, err
-		}
-	}
-}
-
-func (d *draft) publish(ctx context.Context) (Info, error) {
-	if err := d.rdb.ZAdd(ctx, indexKey, redis.Z{Member: d.key}).Err(); err != nil {
-		return Info{}, err
-	}
-	now := time.Now()
-	err := publishScript.Run(ctx, d.rdb, []string{metaKey(d.key)}, chunkPrefix(d.key), d.gen, d.chunks, d.size,
-		now.UnixMilli(), int(formerAge.Seconds())).Err()
-	return Info{Key: d.key, Size: d.size, Modified: now}, err
-}
-
-// discard removes the chunks of a draft that failed. What it cannot remove
-// expires.
-func (d *draft) discard(ctx context.Context) {
-	// The caller's context may be what ended the draft.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	for n := 0; n < d.chunks; n += page {
-		keys := make([]string, 0, page)
-		for i := n; i < min(n+page, d.chunks); i++ {
-			keys = append(keys, chunkKey(d.key, d.gen, i))
-		}
-		if d.rdb.Del(ctx, keys...).Err() != nil {
-			return
-		}
-	}
 }
 
 func (s *redisStore) Append(ctx context.Context, key string, off int64, p []byte) error {
@@ -208,107 +150,6 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 }
 
 func (r *chunkReader) Close() error { return nil }
-
-func (s *redisStore) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
-	return func(yield func(Info, error) bool) {
-		for keys, err := range s.pages(ctx, prefix) {
-			var infos []Info
-			if err == nil {
-				infos, err = s.stats(ctx, keys)
-			}
-			if err != nil {
-				yield(Info{}, s.fault("listing", prefix, err))
-				return
-			}
-			for _, info := range infos {
-				if !yield(info, nil) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// pages yields the keys of the index that are prefix or under it.
-func (s *redisStore) pages(ctx context.Context, prefix string) iter.Seq2[[]string, error] {
-	return func(yield func([]string, error) bool) {
-		from, to := "["+prefix, "("+prefix+"0" // "0" comes right after "/"
-		if prefix == "" {
-			from, to = "-", "+"
-		}
-		for {
-			found, err := s.rdb.ZRangeByLex(ctx, indexKey, &redis.ZRangeBy{Min: from, Max: to, Count: page}).Result()
-			var keys []string
-			for _, key := range found {
-				if under(key, prefix) {
-					keys = append(keys, key)
-				}
-			}
-			if !yield(keys, err) || err != nil || len(found) < page {
-				return
-			}
-			from = "(" + found[len(found)-1]
-		}
-	}
-}
-
-// stats describes those of keys that are objects. A key can be in the index
-// and no object: one that is being written, or whose writer died.
-func (s *redisStore) stats(ctx context.Context, keys []string) ([]Info, error) {
-	cmds := make([]*redis.SliceCmd, len(keys))
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, key := range keys {
-			cmds[i] = p.HMGet(ctx, metaKey(key), metaFields...)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	infos := make([]Info, 0, len(keys))
-	for i, key := range keys {
-		m, err := readMeta(key, cmds[i])
-		if errors.Is(err, ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		infos = append(infos, m.Info)
-	}
-	return infos, nil
-}
-
-func (s *redisStore) Delete(ctx context.Context, prefix string) error {
-	if err := checkKey(prefix); err != nil {
-		return err
-	}
-	for keys, err := range s.pages(ctx, prefix) {
-		if err == nil {
-			err = s.deleteAll(ctx, keys)
-		}
-		if err != nil {
-			return s.fault("deleting", prefix, err)
-		}
-	}
-	return nil
-}
-
-// deleteAll removes objects and then their entries in the index, so that what
-// is interrupted can be deleted again.
-func (s *redisStore) deleteAll(ctx context.Context, keys []string) error {
-	members := make([]any, len(keys))
-	for i, key := range keys {
-		members[i] = key
-		if err := deleteScript.Run(ctx, s.rdb, []string{metaKey(key)}, chunkPrefix(key)).Err(); err != nil {
-			return err
-		}
-	}
-	if len(keys) == 0 {
-		return nil
-	}
-	return s.rdb.ZRem(ctx, indexKey, members...).Err()
-}
 
 func (s *redisStore) String() string { return "redis" }
 
