@@ -26,6 +26,8 @@ const (
 	MaxNodes = 500
 	// MaxText is how long a text may become, in bytes, at the end and in between.
 	MaxText = 128 << 10
+	// MaxExpressions is how many expressions one text may hold.
+	MaxExpressions = 100
 	// MaxItems is how many items a list may have.
 	MaxItems = 10_000
 	// maxCost bounds the steps of an evaluation, where work on a text counts

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -77,7 +78,7 @@ func Has(s string) bool {
 func split(s string) ([]part, error) {
 	var parts []part
 	var literal strings.Builder
-	begin := 0
+	begin, count := 0, 0
 	for at := 0; ; {
 		i := strings.Index(s[at:], opening)
 		if i < 0 {
@@ -96,6 +97,9 @@ func split(s string) ([]part, error) {
 		end := closingOf(s, code)
 		if end < 0 {
 			return nil, &Error{Offset: i, Message: "${{ without its }}", Hint: "close it with }}, or write " + escaped + " for a literal ${{"}
+		}
+		if count++; count > MaxExpressions {
+			return nil, &Error{Offset: i, Message: fmt.Sprintf("the text holds more than %d expressions", MaxExpressions)}
 		}
 		if literal.Len() > 0 {
 			parts = append(parts, part{text: literal.String(), offset: begin})

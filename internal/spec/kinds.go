@@ -160,6 +160,10 @@ func (o *object[T]) readKey(p *parser, k, v *yaml.Node, of objectForm, into *T) 
 	case o.free != "" && strings.HasPrefix(k.Value, o.free):
 		return ""
 	}
+	if p.full() {
+		p.dropped++
+		return ""
+	}
 	hint := "it has the keys " + o.some()
 	meant = expr.Nearest(k.Value, o.names())
 	if meant != "" {

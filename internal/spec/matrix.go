@@ -10,8 +10,13 @@ import (
 	"belay.run/internal/run"
 )
 
-// maxLegs is how many legs a matrix may have.
-const maxLegs = 256
+// Bounds of a matrix.
+const (
+	// maxLegs is how many legs it may have, and how many includes and excludes.
+	maxLegs = 256
+	// maxKeys is how many keys a leg may have.
+	maxKeys = 16
+)
 
 // The keys of a matrix that are no keys of its legs.
 const (
@@ -99,6 +104,9 @@ func legValue() kind[string] {
 // values for the matrix's keys agree with legs adds its other keys to these;
 // else it is a leg of its own.
 func (p *parser) expand(m val[rawMatrix]) []run.Leg {
+	if !p.smallMatrix(m.v) {
+		return nil
+	}
 	original, ok := p.combine(m)
 	if !ok || len(original)+len(m.v.include.v) == 0 && len(m.node.Content) > 0 {
 		return nil // what is wrong with it has been said
@@ -112,6 +120,38 @@ func (p *parser) expand(m val[rawMatrix]) []run.Leg {
 		legs = extend(legs, original, legOf(inc.v))
 	}
 	return p.distinct(m.node, legs)
+}
+
+// smallMatrix reports whether expanding a matrix is bounded.
+func (p *parser) smallMatrix(m rawMatrix) bool {
+	keys := map[string]bool{}
+	for _, k := range m.keys {
+		keys[k.key] = true
+	}
+	for _, list := range []val[[]val[[]entry[string]]]{m.include, m.exclude} {
+		if len(list.v) > maxLegs {
+			p.errorf(list.node, "split the stage", "the list has %d legs, at most %d are allowed", len(list.v), maxLegs)
+			return false
+		}
+		for _, leg := range list.v {
+			for _, k := range leg.v {
+				keys[k.key] = true
+			}
+		}
+	}
+	if len(keys) > maxKeys {
+		p.errorf(m.at(), "split the stage", "the matrix has %d keys, at most %d are allowed", len(keys), maxKeys)
+		return false
+	}
+	return true
+}
+
+// at is where the first key of the matrix stands.
+func (m rawMatrix) at() *yaml.Node {
+	for _, k := range m.keys {
+		return k.at
+	}
+	return m.include.node
 }
 
 func (p *parser) combine(m val[rawMatrix]) ([]run.Leg, bool) {

@@ -48,18 +48,25 @@ func (p *parser) line(n int) string {
 type place struct{ line, column int }
 
 func (p *parser) problem(at place, hint, message string) Problem {
+	if last := len(p.begins); at.line > last { // the library may point behind the end
+		at = place{last, 1 + utf8.RuneCountInString(p.line(last))}
+	}
 	out := Problem{Path: p.path, Line: at.line, Column: at.column, Message: printable(message), Hint: printable(hint)}
 	out.Source, out.caret = excerpt(p.line(at.line), at.column)
 	return out
 }
 
 func (p *parser) add(at place, hint, message string) {
-	if len(p.errors) >= maxProblems {
+	if p.full() {
 		p.dropped++
 		return
 	}
 	p.errors = append(p.errors, p.problem(at, hint, message))
 }
+
+// full reports whether no more errors are kept, so that nobody need search for
+// words about them.
+func (p *parser) full() bool { return len(p.errors) >= maxProblems }
 
 // errorf reports that something is wrong at n.
 func (p *parser) errorf(n *yaml.Node, hint, format string, args ...any) {

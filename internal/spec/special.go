@@ -34,8 +34,7 @@ func env() kind[[]entry[string]] {
 func condition() kind[string] {
 	return kind[string]{
 		read: func(p *parser, n *yaml.Node) (string, bool) {
-			tag := n.ShortTag()
-			if n.Kind != yaml.ScalarNode || tag != "!!str" && tag != "!!bool" {
+			if n.Kind != yaml.ScalarNode || !slices.Contains([]string{"!!str", "!!timestamp", "!!bool"}, n.ShortTag()) {
 				p.errorf(n, "", "expected a condition, found %s", found(n))
 				return "", false
 			}
