@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -23,7 +24,9 @@ func TestStepsCannotLookIntoAHardenedWorker(t *testing.T) {
 	require.Equal(t, "looked\n", hardened)
 	// The counter-test: without Harden they can, and only into the worker.
 	open := spy(t, "false")
-	require.Contains(t, open, "worker-secret=1\n")
+	require.Equal(t, 1, strings.Count(open, "worker-secret=1\n"), open)
+	require.Equal(t, 1, strings.Count(open, "a descriptor\n"), open)
+	require.Equal(t, 1, strings.Count(open, "memory\n"), open)
 }
 
 // spy runs the helper "hardened" as a user who is not root, since root may look

@@ -128,8 +128,8 @@ func helperHardened() int {
 	}
 	look := `for pid in $WORKER $PPID; do
 		grep -a -o worker-secret=. /proc/$pid/environ /proc/$pid/cmdline
-		readlink /proc/$pid/fd/3
-		head -c 1 /proc/$pid/mem && echo memory
+		readlink /proc/$pid/fd/3 >/dev/null && echo a descriptor
+		(: </proc/$pid/mem) && echo memory
 	done 2>/dev/null; echo looked`
 	p, err := h.Start(context.Background(), Job{
 		Node: "run/build/spy", Argv: []string{"/bin/sh", "-c", look}, Dir: "/",
