@@ -208,11 +208,11 @@ func TestPackNotesWhatItLeavesOut(t *testing.T) {
 	defer func() { require.NoError(t, l.Close()) }()
 	packed, s := pack(t, dir, archive.Options{})
 	require.Equal(t, []string{
-		"fifo: left out: a named pipe cannot be packed",
-		"sock: left out: a socket cannot be packed",
-		"sub/abs: left out: it links to /etc/passwd, which is outside of the folder",
-		"sub/out: left out: it links to ../../x, which is outside of the folder",
-		"sub/winding: left out: it links to b/../../a, which is outside of the folder",
+		"fifo: a named pipe cannot be packed",
+		"sock: a socket cannot be packed",
+		"sub/abs: it links to /etc/passwd, which is outside of the folder",
+		"sub/out: it links to ../../x, which is outside of the folder",
+		"sub/winding: it links to b/../../a, which is outside of the folder",
 	}, s.Notes)
 	into := t.TempDir()
 	unpack(t, packed, into)

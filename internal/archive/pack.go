@@ -157,7 +157,7 @@ func (p *packer) add(ctx context.Context, name string) error {
 	case mode.Type() == fs.ModeSymlink:
 		return p.link(header)
 	default:
-		p.note(name + ": left out: " + kindOf(mode) + " cannot be packed")
+		p.note(name + ": " + kindOf(mode) + " cannot be packed")
 		return nil
 	}
 }
@@ -185,7 +185,7 @@ func (p *packer) link(h *tar.Header) error {
 		return err
 	}
 	if !staysInside(h.Name, target) {
-		p.note(fmt.Sprintf("%s: left out: it links to %s, which is outside of the folder", h.Name, target))
+		p.note(fmt.Sprintf("%s: it links to %s, which is outside of the folder", h.Name, target))
 		return nil
 	}
 	h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, target, 0o777

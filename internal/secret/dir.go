@@ -30,7 +30,7 @@ func (d dir) Get(_ context.Context, name string) (Value, error) {
 	if err != nil {
 		return Value{}, fmt.Errorf("secret %s: %w", name, err)
 	}
-	return NewValue(name, trimNewline(text)), nil
+	return valueOf(name, d.Where(name), trimNewline(text))
 }
 
 func (d dir) Where(name string) string {

@@ -45,7 +45,7 @@ func (c program) Get(ctx context.Context, name string) (Value, error) {
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
-		return NewValue(name, trimNewline(text)), nil
+		return valueOf(name, c.Where(name), trimNewline(text))
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case errors.As(err, &exit) && exit.ExitCode() == exitUnknown:

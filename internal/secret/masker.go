@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 )
 
 // Masker replaces secrets by ***, in each of the forms in which they commonly
@@ -74,8 +75,8 @@ func (m *Masker) Contains(s string) bool {
 
 // Writer masks what is written to it on its way to w, also what is split over
 // writes. The last bytes are held back as long as they could be the start of a
-// secret: until more comes, or Close, which does not close w. One goroutine at
-// a time may use it.
+// secret: until more comes, or Close, which does not close w. It is safe for
+// concurrent use.
 func (m *Masker) Writer(w io.Writer) io.WriteCloser {
 	if m == nil {
 		return passing{w}
@@ -93,6 +94,8 @@ func (passing) Close() error { return nil }
 type maskWriter struct {
 	find *automaton
 	w    io.Writer
+
+	mu   sync.Mutex
 	at   int32
 	held []byte
 	// secret marks the bytes of held that a match covers.
@@ -107,6 +110,8 @@ type maskWriter struct {
 const outSize = 64 << 10
 
 func (m *maskWriter) Write(p []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for i := 0; i < len(p); {
 		if m.at == 0 {
 			n := m.find.skip(p[i:min(i+outSize, len(p))])
@@ -186,6 +191,8 @@ func (m *maskWriter) flush() error {
 
 // Close lets out what is held: no more comes that could make it a secret.
 func (m *maskWriter) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.release(len(m.held))
 	m.at = 0
 	return m.flush()

@@ -75,6 +75,15 @@ func notFound(name, where string) error {
 	return fmt.Errorf("secret %s: %w: looked in %s; set it there", name, ErrNotFound, where)
 }
 
+// valueOf is what a provider found under a name. A NUL byte fits no variable of
+// a step, and would end the value in what takes it for the end of a text.
+func valueOf(name, where, text string) (Value, error) {
+	if strings.ContainsRune(text, 0) {
+		return Value{}, fmt.Errorf("secret %s: %s: it holds a NUL byte, which cannot be passed to a step: encode it, as in base64", name, where)
+	}
+	return NewValue(name, text), nil
+}
+
 // Load reads several secrets and says everything that is wrong with them at
 // once.
 func Load(ctx context.Context, p Provider, names []string) ([]Value, error) {

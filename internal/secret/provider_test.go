@@ -56,10 +56,10 @@ func TestDirReadsFiles(t *testing.T) {
 
 func TestDirRefusesWhatIsNoSecret(t *testing.T) {
 	t.Parallel()
-	dir := mount(t, map[string]string{"BIG": strings.Repeat("x", 64<<10+1)})
+	dir := mount(t, map[string]string{"BIG": strings.Repeat("x", 64<<10+1), "NUL": "ab\x00cd"})
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "FOLDER"), 0o700))
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "PIPE"), 0o600))
-	for name, message := range map[string]string{"BIG": "larger than 65536 bytes", "FOLDER": "no regular file", "PIPE": "no regular file"} {
+	for name, message := range map[string]string{"BIG": "larger than 65536 bytes", "NUL": "NUL byte", "FOLDER": "no regular file", "PIPE": "no regular file"} {
 		_, err := secret.Dir(dir).Get(t.Context(), name)
 		require.ErrorContains(t, err, message)
 		require.ErrorContains(t, err, "secret "+name)
