@@ -20,6 +20,10 @@ import (
 // is not dumpable may still use it for itself.
 const selfExe = "/proc/self/exe"
 
+// hostPrefix begins the name of the cgroup of a host, below which its steps have
+// theirs.
+const hostPrefix = "belay."
+
 // errNoCgroup says that cgroup v2 is not mounted.
 var errNoCgroup = errors.New("cgroup v2 is not mounted")
 
@@ -87,12 +91,13 @@ func cgroupMount() string {
 // look at permissions: delegation, kinds of cgroups and filters of system calls
 // all have a say.
 func (h *Host) tryCgroup(root string) error {
-	base := filepath.Join(root, "belay."+h.id)
-	if err := os.Mkdir(base, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
+	if _, err := os.Stat(root); err != nil { // never make the root itself
 		return fmt.Errorf("making a cgroup: %w", err)
 	}
+	removeEmptyHosts(root)
+	base := filepath.Join(root, hostPrefix+h.id)
 	probe := tree.Cgroup(filepath.Join(base, uniqueName("probe")))
-	err := os.Mkdir(string(probe), 0o750)
+	err := makeCgroup(string(probe))
 	if err == nil {
 		err = runProbe(string(probe))
 		probe.WaitEmpty(supervisorSlack)
@@ -104,6 +109,28 @@ func (h *Host) tryCgroup(root string) error {
 	}
 	h.cgroups = tree.Cgroup(base)
 	return nil
+}
+
+// makeCgroup makes a cgroup and, if need be, that of its host, which another host
+// may take for one that is left over and remove, as long as it is empty.
+func makeCgroup(dir string) error {
+	const tries = 10
+	var err error
+	for range tries {
+		if err = os.MkdirAll(dir, 0o750); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return err
+}
+
+// removeEmptyHosts removes what hosts that were killed left behind. The kernel
+// removes no cgroup that has steps or processes in it.
+func removeEmptyHosts(root string) {
+	left, _ := filepath.Glob(filepath.Join(root, hostPrefix+"*")) // fails on bad patterns only
+	for _, dir := range left {
+		_ = syscall.Rmdir(dir) // one that is in use stays
+	}
 }
 
 func runProbe(cgroup string) error {

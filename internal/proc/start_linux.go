@@ -64,7 +64,7 @@ func (p *Process) launch(order *supervisor.Job) (err error) {
 	}
 	if p.host.cgroups != "" {
 		p.cgroup = tree.Cgroup(filepath.Join(string(p.host.cgroups), p.name))
-		if err := os.MkdirAll(string(p.cgroup), 0o750); err != nil {
+		if err := makeCgroup(string(p.cgroup)); err != nil {
 			return startError(ErrNoResources, err, "the host could not make a cgroup: %v", err)
 		}
 		p.record.Cgroup = string(p.cgroup)

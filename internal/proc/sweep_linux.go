@@ -105,7 +105,7 @@ func (h *Host) findLeftovers(wanted func(node string) bool, wantedName func(stri
 		return left, nil
 	}
 	names, err = namesIn(string(h.cgroups), "")
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return left, fmt.Errorf("reading the cgroups of steps: %w", err)
 	}
 	for _, name := range names {
