@@ -153,7 +153,7 @@ func elsewhere(c *run.Cause, node string, s run.Status) string {
 	if c == nil || c.Source == "" || c.Source == node || strings.HasPrefix(c.Source, node+"/") || !s.Terminal() {
 		return ""
 	}
-	if c.Trigger == run.TriggerDependencyFailed {
+	if c.Trigger == run.TriggerDependencyFailed || c.Trigger == run.TriggerUser {
 		return "because of " + c.Source
 	}
 	return triggerWords(c.Trigger) + " of " + c.Source

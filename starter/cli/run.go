@@ -179,7 +179,7 @@ func (s *started) detached(ctx context.Context, req *request) error {
 	}
 	d := run.Document{
 		ID: s.ref.ID, RunID: s.ref.RunID, URL: s.runs.URL(s.ref), Pipeline: req.pipeline,
-		Tenant: req.input.Tenant, Project: req.input.Project, Inputs: req.inputs, Status: run.Running,
+		Tenant: req.input.Tenant, Project: req.input.Project, Inputs: req.inputs, Status: run.Running, RunKey: s.ref.RunID,
 		Resources: []run.Resource{}, Stages: []run.Stage{},
 	}
 	if s.attached {

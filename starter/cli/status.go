@@ -92,23 +92,24 @@ func (t *target) status(ctx context.Context, out format) error {
 	if out == formatJSON {
 		return writeJSON(t.Out, snap.Document)
 	}
-	return t.printStatus(snap.Document, t.readTails(ctx, snap.Document))
+	return t.printStatus(&tree.View{
+		Run: snap.Document, Now: time.Now(), Tail: t.readTails(ctx, snap.Document).Last, MaxAttempts: t.attempts(ctx),
+	})
 }
 
 // printStatus prints the tree as it is now, whole.
-func (t *target) printStatus(d *run.Document, tails *tree.Tails) error {
-	view := tree.View{Run: d, Now: time.Now(), Tail: tails.Last}
+func (t *target) printStatus(view *tree.View) error {
 	st := styleOf(t.Out)
 	if term := terminalOf(t.Out); term != nil {
 		st.Width, _ = term.size()
 	}
 	var b strings.Builder
-	fmt.Fprintln(&b, headline("run ", d))
+	fmt.Fprintln(&b, headline(view.Run))
 	for _, l := range view.Lines(st) {
 		fmt.Fprintln(&b, l)
 	}
-	if d.Status.Terminal() {
-		fmt.Fprintln(&b, tree.Summary(d, view.Now, st))
+	if view.Run.Status.Terminal() {
+		fmt.Fprintln(&b, tree.Summary(view.Run, view.Now, st))
 	}
 	if _, err := io.WriteString(t.Out, b.String()); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
@@ -116,8 +117,8 @@ func (t *target) printStatus(d *run.Document, tails *tree.Tails) error {
 	return nil
 }
 
-func headline(what string, d *run.Document) string {
-	s := what + tree.Clean(d.ID)
+func headline(d *run.Document) string {
+	s := "run " + tree.Clean(d.ID)
 	if d.URL != "" {
 		s += " (" + d.URL + ")"
 	}

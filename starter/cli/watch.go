@@ -32,7 +32,7 @@ func watchCommand(a *app) *cobra.Command {
 func (t *target) watch(ctx context.Context) error {
 	s := &started{app: t.app, conn: t.conn, runs: t.runs, ref: t.ref}
 	s.announce()
-	f := &following{runs: t.runs, ref: t.ref, out: newDisplay(t.Out, nil), logs: t.conn.Logs}
+	f := &following{runs: t.runs, ref: t.ref, out: newDisplay(t.Out, t.attempts(ctx)), logs: t.conn.Logs}
 	d, err := f.follow(ctx)
 	if err != nil {
 		return err
@@ -41,6 +41,16 @@ func (t *target) watch(ctx context.Context) error {
 		return err
 	}
 	return ended(d.Status)
+}
+
+// attempts is how often each step is tried. Where the plan cannot be had, only
+// that is missing.
+func (t *target) attempts(ctx context.Context) map[string]int {
+	plan, err := t.runs.Plan(ctx, t.ref)
+	if err != nil {
+		return nil
+	}
+	return maxAttempts(plan)
 }
 
 // watchJSON writes the run's document each time it has changed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,8 +20,9 @@ import (
 // Snapshot is a run at one moment.
 type Snapshot struct {
 	Document *run.Document
-	// Closed says that the run's workflow has ended: nothing will change.
-	Closed bool
+	// Closed says that the run's workflow has ended. The stages of one that was
+	// terminated may still be ending: Settled says that nothing will change.
+	Closed, Settled bool
 	// NoAnswer says why no worker told how the run stands, so that Document
 	// holds only what the server itself knows; it is empty when one did.
 	NoAnswer string
@@ -64,10 +66,15 @@ func (r *Reader) Read(ctx context.Context) (*Snapshot, error) {
 		return nil, err
 	}
 	complete(d)
-	if snap.Closed && snap.NoAnswer == "" {
+	if snap.Settled = snap.Closed && snap.NoAnswer == "" && !anyOpen(d); snap.Settled {
 		r.last = snap
 	}
 	return snap, nil
+}
+
+// anyOpen reports whether a stage that was started has not ended.
+func anyOpen(d *run.Document) bool {
+	return slices.ContainsFunc(d.Stages, func(s run.Stage) bool { return s.WorkflowID != "" && !s.Status.Terminal() })
 }
 
 // pipeline reads the run's own level.

@@ -21,6 +21,9 @@ const (
 	slowdown   = 1.3
 	loadShare  = 4 // waits at least this many times what a look took
 	outageMost = 2 * time.Minute
+	// unwindMost is how long the stages of a run that was terminated are
+	// waited for.
+	unwindMost = 2 * time.Minute
 )
 
 // Follow calls show with each state of the run that differs from the one
@@ -44,7 +47,7 @@ func (c *Client) Follow(ctx context.Context, ref Ref, show func(*Snapshot) error
 		default:
 			err = f.news(snap)
 		}
-		if err != nil || err == nil && snap != nil && snap.Closed && snap.NoAnswer == "" {
+		if err != nil || f.over() {
 			return f.document(), err
 		}
 		select {
@@ -85,6 +88,18 @@ type follower struct {
 	text     []byte
 	wait     time.Duration
 	answered time.Time
+	closed   time.Time // when the run was first seen to have ended
+}
+
+// over reports whether there is nothing more to wait for.
+func (f *follower) over() bool {
+	if f.last == nil || !f.last.Closed {
+		return false
+	}
+	if f.closed.IsZero() {
+		f.closed = time.Now()
+	}
+	return f.last.Settled || time.Since(f.closed) > unwindMost
 }
 
 func (f *follower) document() *run.Document {

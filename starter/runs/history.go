@@ -8,9 +8,11 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 
 	"belay.run/internal/run"
+	"belay.run/internal/spec"
 	"belay.run/workflows"
 )
 
@@ -18,9 +20,40 @@ import (
 // far fewer, and past 51,200 Temporal itself ends a workflow.
 const maxEvents = 60_000
 
+// Plan is the plan of a run, made again of what it was started with. A worker of
+// another version may have read the file differently: it is for display only.
+func (c *Client) Plan(ctx context.Context, ref Ref) (*spec.Plan, error) {
+	ctx, cancel := context.WithTimeout(ctx, serverPatience)
+	defer cancel()
+	resp, err := c.temporal.WorkflowService().GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
+		Namespace: c.namespace, MaximumPageSize: 1,
+		Execution: &commonpb.WorkflowExecution{WorkflowId: ref.ID, RunId: ref.RunID},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the input of %s: %w", ref.ID, err)
+	}
+	var in workflows.PipelineInput
+	for _, e := range resp.GetHistory().GetEvents() {
+		if attrs := e.GetWorkflowExecutionStartedEventAttributes(); attrs != nil {
+			if err := decode(attrs.GetInput(), &in); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return planOf(&in)
+}
+
+func planOf(in *workflows.PipelineInput) (*spec.Plan, error) {
+	file, report := spec.Parse(in.Path, []byte(in.File))
+	if err := report.Err(); err != nil {
+		return nil, fmt.Errorf("reading the pipeline file of the run: %w", err)
+	}
+	return file.Plan(in.Inputs)
+}
+
 // fromHistory describes a run by its history, without any worker: for one that
-// was terminated, and while no worker answers. Its stages are those that were
-// started; how they are, each stage's own workflow tells.
+// was terminated, and while no worker answers. How the stages are that were
+// started, each one's own workflow tells.
 func (c *Client) fromHistory(ctx context.Context, ref Ref) (*run.Document, error) {
 	info, err := c.describe(ctx, ref)
 	if err != nil {
@@ -40,12 +73,14 @@ func (c *Client) fromHistory(ctx context.Context, ref Ref) (*run.Document, error
 			return nil, fmt.Errorf("reading the history of %s: %w", ref.ID, err)
 		}
 	}
+	h.addUnstarted()
 	return d, nil
 }
 
 // history gathers a document from events.
 type history struct {
 	doc    *run.Document
+	plan   *spec.Plan
 	stages map[int64]int // id of the event that initiated a child to its place in doc.Stages
 }
 
@@ -59,6 +94,9 @@ func (h *history) take(e *historypb.HistoryEvent) error {
 		}
 		for k, v := range in.Inputs {
 			h.doc.Inputs[k] = v
+		}
+		if plan, err := planOf(&in); err == nil { // else there is only less to show
+			h.plan, h.doc.Pipeline, h.doc.Inputs = plan, plan.Name, plan.Inputs
 		}
 	case enumspb.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
 		attrs := e.GetStartChildWorkflowExecutionInitiatedEventAttributes()
@@ -86,6 +124,44 @@ func (h *history) take(e *historypb.HistoryEvent) error {
 		h.doc.Cause = &run.Cause{Trigger: run.TriggerUser, By: attrs.GetIdentity(), Message: attrs.GetCause()}
 	}
 	return nil
+}
+
+// addUnstarted puts the stages of the plan that were never started among the
+// others, in the order of the file.
+func (h *history) addUnstarted() {
+	if h.plan == nil {
+		return
+	}
+	status := run.Pending
+	if h.doc.Status.Terminal() {
+		status = run.Skipped
+	}
+	started := map[string]run.Stage{}
+	for _, s := range h.doc.Stages {
+		started[s.Node] = s
+	}
+	var stages []run.Stage
+	for i := range h.plan.Stages {
+		legs := []run.Leg{nil}
+		if m := h.plan.Stages[i].Matrix; m != nil {
+			legs = m.Legs
+		}
+		for _, leg := range legs {
+			node := run.StageNode(h.plan.Stages[i].Name, leg)
+			s, ok := started[node]
+			if !ok {
+				s = run.Stage{Name: h.plan.Stages[i].Name, Leg: leg, Node: node, Status: status}
+			}
+			delete(started, node)
+			stages = append(stages, s)
+		}
+	}
+	for _, s := range h.doc.Stages {
+		if _, left := started[s.Node]; left { // finally, and what another version knows
+			stages = append(stages, s)
+		}
+	}
+	h.doc.Stages = stages
 }
 
 // decode reads the first of a workflow's arguments. A run started from
