@@ -3,6 +3,7 @@ package spec
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -40,7 +41,11 @@ func (c *checker) noteReads(refs []expr.Ref) {
 
 func (c *checker) reportExpr(n *yaml.Node, errs []*expr.Error) {
 	for _, e := range errs {
-		c.p.add(c.p.within(n, e.Offset), e.Hint, e.Message)
+		hint := e.Hint
+		if n.Style == 0 && strings.Contains(c.p.line(n.Line), " #") && hint == "" {
+			hint = "quote it: YAML takes a # after a space for a comment"
+		}
+		c.p.add(c.p.within(n, e.Offset), hint, e.Message)
 	}
 }
 
