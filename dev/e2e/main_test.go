@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +10,8 @@ import (
 
 	"belay.run/dev/e2e"
 )
+
+var update = flag.Bool("update", false, "record the histories of the scenarios")
 
 // shared is one environment for all tests: they run side by side in it.
 var shared = &e2e.Shared{Options: e2e.Options{
@@ -26,7 +29,8 @@ func absolute(path string) string {
 
 func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 
-// TestScenarios runs pipeline files and compares how each of their nodes ended.
+// TestScenarios runs pipeline files, compares how each of their nodes ended, and
+// replays what the workflows did.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	scenarios, err := e2e.Scenarios("scenarios")
@@ -34,7 +38,8 @@ func TestScenarios(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			s.Check(t, shared.Get(t))
+			env := shared.Get(t)
+			replay(t, env, s.Name, s.Check(t, env))
 		})
 	}
 }

@@ -107,17 +107,14 @@ func readScenario(file string) (Scenario, error) {
 	return s, nil
 }
 
-// Check runs the scenario and compares.
-func (s Scenario) Check(t *testing.T, e *Env) {
+// Check runs the scenario, compares, and returns the run's document.
+func (s Scenario) Check(t *testing.T, e *Env) *run.Document {
 	t.Helper()
 	var args []string
 	for _, name := range slices.Sorted(maps.Keys(s.Inputs)) {
 		args = append(args, "-i", name+"="+s.Inputs[name])
 	}
 	doc, result := e.RunFile(t, s.File, args...)
-	if t.Failed() {
-		return
-	}
 	defer func() {
 		if t.Failed() {
 			t.Logf("the run: %s\nstandard error:\n%s", text(doc), result.Stderr)
@@ -130,6 +127,7 @@ func (s Scenario) Check(t *testing.T, e *Env) {
 	for _, node := range slices.Sorted(maps.Keys(s.Nodes)) {
 		s.Nodes[node].check(t, node, got[node], r)
 	}
+	return doc
 }
 
 func (e Expectation) check(t *testing.T, node string, got Node, r *Run) {

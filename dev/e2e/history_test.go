@@ -1,0 +1,55 @@
+package e2e_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"belay.run/dev/e2e"
+	"belay.run/internal/run"
+	"belay.run/workflows"
+)
+
+// histories is where the recorded histories lie that later versions must replay.
+const histories = "../../workflows/testdata/histories"
+
+// replay replays the history of a run and of each of its stages: what a worker
+// does that takes a run over. With -update it also records them.
+func replay(t *testing.T, env *e2e.Env, name string, doc *run.Document) {
+	t.Helper()
+	one(t, env, name, doc.ID, doc.RunID)
+	for _, stage := range doc.Stages {
+		if stage.WorkflowID != "" {
+			one(t, env, name+"_"+strings.NewReplacer("[", "_", "]", "", "=", "-", ",", "_").Replace(stage.Node), stage.WorkflowID, stage.RunID)
+		}
+	}
+}
+
+func one(t *testing.T, env *e2e.Env, name, id, runID string) {
+	t.Helper()
+	history := &historypb.History{}
+	iter := env.Temporal.Client().GetWorkflowHistory(t.Context(), id, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for iter.HasNext() {
+		event, err := iter.Next()
+		require.NoError(t, err)
+		history.Events = append(history.Events, event)
+	}
+	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{DisableRegistrationAliasing: true})
+	require.NoError(t, err)
+	replayer.RegisterWorkflowWithOptions(workflows.Pipeline, workflow.RegisterOptions{Name: workflows.PipelineWorkflow})
+	replayer.RegisterWorkflowWithOptions(workflows.Stage, workflow.RegisterOptions{Name: workflows.StageWorkflow})
+	require.NoError(t, replayer.ReplayWorkflowHistory(nil, history), "replaying %s", name)
+	if *update {
+		text, err := protojson.Marshal(history)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(histories, name+".json"), append(text, '\n'), 0o644))
+	}
+}
