@@ -8,14 +8,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"belay.run/internal/logs"
+	"belay.run/internal/redistest"
 )
 
 // BenchmarkBurst is a step that prints as fast as it can, in the pieces that
 // os/exec passes on.
 func BenchmarkBurst(b *testing.B) {
+	b.Run("store alone", func(b *testing.B) { burst(b, newLogs(b)) })
+	b.Run("with Redis", func(b *testing.B) {
+		l := logs.New(openStore(b), redistest.Start(b).Client(b))
+		defer l.Close()
+		burst(b, l)
+	})
+}
+
+func burst(b *testing.B, l *logs.Logs) {
+	b.Helper()
 	line := []byte("2026-01-02T03:04:05Z INFO  compiling package github.com/example/project/internal/thing [ok] 12.5ms\n")
 	piece := bytes.Repeat(line, 32<<10/len(line))
-	l := newLogs(b)
 	n := 0
 	b.SetBytes(100 << 20)
 	for b.Loop() {

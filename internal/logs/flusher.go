@@ -103,7 +103,7 @@ func (f *flusher) run(ctx context.Context) {
 // counted as lost.
 func (f *flusher) write(ctx context.Context, last bool) {
 	frames, output := f.w.take(f.spare)
-	f.spare = nil
+	f.spare = frames
 	if len(frames) == 0 && !last {
 		return
 	}
@@ -135,8 +135,8 @@ func (f *flusher) write(ctx context.Context, last bool) {
 		f.unsaid -= unsaid
 	}
 	// A burst leaves large buffers behind; a quiet step gives them back.
-	if cap(frames) <= 4*len(frames)+4*chunkSize {
-		f.spare = frames
+	if cap(frames) > 4*len(frames)+4*chunkSize {
+		f.spare = nil
 	}
 }
 

@@ -130,7 +130,7 @@ func (o output) Write(p []byte) (int, error) {
 		w.over += over
 		defer func() {
 			if first {
-				w.add(System, "output limit of "+byteCount(w.limit)+" reached: what follows is dropped\n")
+				w.say("output limit of " + byteCount(w.limit) + " reached: what follows is dropped")
 			}
 		}()
 	}
@@ -139,7 +139,7 @@ func (o output) Write(p []byte) (int, error) {
 			w.flush.lose(int64(len(keep)), err)
 			break
 		}
-		n := w.add(o.stream, string(keep[:min(len(keep), maxPayload)]))
+		n := w.add(o.stream, keep)
 		w.output += int64(n)
 		keep = keep[n:]
 	}
@@ -179,7 +179,7 @@ func (w *Writer) waitForRoom() error {
 
 // add puts as much of data as fits one frame into pending, and returns how much
 // that is. The lock is held.
-func (w *Writer) add(stream Stream, data string) int {
+func (w *Writer) add(stream Stream, data []byte) int {
 	now := max(time.Now().UnixNano(), w.lastAt)
 	if w.open >= 0 {
 		f := w.pending[w.open:]
@@ -217,18 +217,23 @@ func signal(c chan struct{}) {
 
 // System adds a line of Belay's own. It is kept also past the limit.
 func (w *Writer) System(msg string) {
-	msg = strings.TrimSuffix(msg, "\n") + "\n"
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return
 	}
-	for len(msg) > 0 {
-		if err := w.waitForRoom(); err != nil {
-			w.flush.lose(0, err)
-			return
-		}
-		msg = msg[w.add(System, msg):]
+	if err := w.waitForRoom(); err != nil {
+		w.flush.lose(0, err)
+		return
+	}
+	w.say(msg)
+}
+
+// say adds a line of Belay's own, at once. The lock is held.
+func (w *Writer) say(msg string) {
+	line := []byte(strings.TrimSuffix(msg, "\n") + "\n")
+	for len(line) > 0 {
+		line = line[w.add(System, line):]
 	}
 }
 
@@ -268,7 +273,7 @@ func (w *Writer) Close(ctx context.Context) (Summary, error) {
 	w.mu.Lock()
 	if !w.closed {
 		if w.over > 0 {
-			w.add(System, byteCount(w.over)+" of output dropped: they are over the limit of "+byteCount(w.limit)+"\n")
+			w.say(byteCount(w.over) + " of output dropped: they are over the limit of " + byteCount(w.limit))
 		}
 		w.closed = true
 		close(w.flush.quit)
