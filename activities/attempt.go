@@ -81,8 +81,11 @@ func (a *attempt) run() (err error) {
 	defer a.steps.leave(a)
 	if !a.first {
 		// An earlier attempt may have outlived its worker.
-		if err := a.steps.Proc.EndNode(a.ctx, processNode(a.key.runKey, a.key.node)); err != nil {
-			return a.stopped(fmt.Errorf("ending what an earlier attempt left: %w", err))
+		err := a.steps.Proc.EndNode(a.ctx, processNode(a.key.runKey, a.key.node))
+		if errors.Is(err, proc.ErrNotProved) {
+			a.note("%v", err)
+		} else if err != nil {
+			return a.stopped(&retryableError{fmt.Errorf("ending what an earlier attempt left: %w", err)})
 		}
 	}
 	if err := a.steps.slots.Acquire(a.ctx, 1); err != nil {

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"belay.run/internal/archive"
+	"belay.run/internal/proc"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 	"belay.run/internal/store"
@@ -107,7 +108,7 @@ func (s *Steps) Release(ctx context.Context, owner Owner) error {
 	unstick(ctx, s.Client, s.Namespace)
 	defer s.beating(ctx)()
 	s.forget(owner)
-	if err := s.Proc.EndNode(ctx, processNode(owner.RunKey, owner.Node)); err != nil {
+	if err := s.Proc.EndNode(ctx, processNode(owner.RunKey, owner.Node)); err != nil && !errors.Is(err, proc.ErrNotProved) {
 		return fmt.Errorf("ending what is left of stage %s: %w", owner.Node, err)
 	}
 	if err := s.Host.Release(ctx, owner.RunKey, owner.Node); err != nil {

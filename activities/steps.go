@@ -2,6 +2,8 @@ package activities
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 
 	"go.temporal.io/sdk/client"
@@ -97,8 +99,8 @@ func (s *Steps) End(ctx context.Context, in EndInput) error {
 	}
 	s.mu.Unlock()
 	for _, node := range rest {
-		if err := s.Proc.EndNode(ctx, processNode(in.Owner.RunKey, node)); err != nil {
-			return err
+		if err := s.Proc.EndNode(ctx, processNode(in.Owner.RunKey, node)); err != nil && !errors.Is(err, proc.ErrNotProved) {
+			return fmt.Errorf("ending what an earlier worker left of %s: %w", node, err)
 		}
 	}
 	return nil
