@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
@@ -50,11 +51,9 @@ func stepsOf(n ast.Node) ([]step, *pathError) {
 			reversed = append(reversed, step{name.Value, m.Property})
 			n = m.Node
 		case *ast.IdentifierNode:
-			steps := append(reversed, step{m.Value, m})
-			for i, j := 0, len(steps)-1; i < j; i, j = i+1, j-1 {
-				steps[i], steps[j] = steps[j], steps[i]
-			}
-			return steps, nil
+			reversed = append(reversed, step{m.Value, m})
+			slices.Reverse(reversed)
+			return reversed, nil
 		default:
 			return nil, &pathError{n, "expected a name"}
 		}

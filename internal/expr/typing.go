@@ -127,13 +127,13 @@ func translate(m string) (message, hint string) {
 		return fmt.Sprintf("%s needs %s, found %s", g[3], goType(g[2]), goType(g[1])), ""
 	}
 	if g := conditonRE.FindStringSubmatch(m); g != nil {
-		return fmt.Sprintf("expected true or false before the ?, found %s", goType(g[1])), ""
+		return "expected true or false before the ?, found " + goType(g[1]), ""
 	}
 	if g := builtinRE.FindStringSubmatch(m); g != nil {
 		return fmt.Sprintf("%s needs a list, found %s", g[1], goType(g[2])), "make a list of a text with split"
 	}
 	if g := resultRE.FindStringSubmatch(m); g != nil {
-		return fmt.Sprintf("the condition must be true or false, it is %s", goType(g[1])), ""
+		return "the condition must be true or false, it is " + goType(g[1]), ""
 	}
 	return m, ""
 }

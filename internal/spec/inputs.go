@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -216,7 +217,7 @@ func (in Input) take(s string) (v any, hint string, err error) {
 		return nil, "", fmt.Errorf("it is %d bytes long, at most %d are allowed", len(s), maxInput)
 	}
 	if strings.ContainsRune(s, 0) {
-		return nil, "", fmt.Errorf("it holds the character NUL")
+		return nil, "", errors.New("it holds the character NUL")
 	}
 	if v, err = parseInput(in.Type, s); err != nil {
 		return nil, "", fmt.Errorf("expected %s, found %s", typeName(in.Type), quote(s))

@@ -95,7 +95,7 @@ func stageObject() *object[rawStage] {
 			key("needs", listOf(named(nodeNames("a stage")), "stages"), func(s *rawStage) *val[[]val[string]] { return &s.needs }),
 			key("when", condition(), func(s *rawStage) *val[string] { return &s.when }),
 			key("matrix", matrix(), func(s *rawStage) *val[rawMatrix] { return &s.matrix }),
-			key("max_parallel", integer(1, maxLegs), func(s *rawStage) *val[int] { return &s.maxParallel }),
+			key("max_parallel", integer(maxLegs), func(s *rawStage) *val[int] { return &s.maxParallel }),
 			key("fail_fast", boolean(), func(s *rawStage) *val[bool] { return &s.failFast }),
 			key("runs_on", filled("a label"), func(s *rawStage) *val[string] { return &s.runsOn }),
 			key("env", env(), func(s *rawStage) *val[[]entry[string]] { return &s.env }),
@@ -181,11 +181,11 @@ func retryObject() *object[rawRetry] {
 		name: "retry",
 		def:  "retry",
 		fields: []field[rawRetry]{
-			must(key("max_attempts", integer(1, maxAttempts), func(r *rawRetry) *val[int] { return &r.maxAttempts })),
+			must(key("max_attempts", integer(maxAttempts), func(r *rawRetry) *val[int] { return &r.maxAttempts })),
 			key("initial_interval", duration(time.Millisecond), func(r *rawRetry) *val[time.Duration] { return &r.initialInterval }),
 			key("max_interval", duration(time.Millisecond), func(r *rawRetry) *val[time.Duration] { return &r.maxInterval }),
 			key("backoff", factor(1, maxBackoff), func(r *rawRetry) *val[float64] { return &r.backoff }),
-			key("exit_codes", listOf(integer(1, maxExitCode), "exit codes"), func(r *rawRetry) *val[[]val[int]] { return &r.exitCodes }),
+			key("exit_codes", listOf(integer(maxExitCode), "exit codes"), func(r *rawRetry) *val[[]val[int]] { return &r.exitCodes }),
 		},
 	}
 }

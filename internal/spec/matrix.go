@@ -34,7 +34,7 @@ func matrix() kind[rawMatrix] {
 		fields: []field[rawMatrix]{
 			key(includeKey, legs, func(m *rawMatrix) *val[[]val[[]entry[string]]] { return &m.include }),
 			key(excludeKey, legs, func(m *rawMatrix) *val[[]val[[]entry[string]]] { return &m.exclude }),
-			key(maxParallelKey, integer(1, maxLegs), func(m *rawMatrix) *val[int] { return &m.maxParallel }),
+			key(maxParallelKey, integer(maxLegs), func(m *rawMatrix) *val[int] { return &m.maxParallel }),
 			key(failFastKey, boolean(), func(m *rawMatrix) *val[bool] { return &m.failFast }),
 		},
 	}

@@ -73,7 +73,9 @@ func TestPlan(t *testing.T) {
 	build := plan.Stages[0]
 	require.Equal(t, &spec.Matrix{
 		Legs: []run.Leg{
-			{"os": "linux", "go": "1.20", "race": "true"}, {"os": "linux", "go": "1.21"}, {"os": "darwin", "go": "1.21"},
+			{"os": "linux", "go": "1.20", "race": "true"},
+			{"os": "linux", "go": "1.21"},
+			{"os": "darwin", "go": "1.21"},
 			{"os": "freebsd", "go": "1.21"},
 		},
 		MaxParallel: 2, FailFast: true,

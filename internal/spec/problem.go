@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -119,7 +120,7 @@ func (p Problem) render(kind string, paint func(style, s string) string) string 
 		style = yellow
 	}
 	b.WriteString(paint(style, kind+":") + " " + p.Message + "\n")
-	margin := strings.Repeat(" ", len(fmt.Sprint(p.Line)))
+	margin := strings.Repeat(" ", len(strconv.Itoa(p.Line)))
 	if p.Line > 0 && p.Source != "" {
 		fmt.Fprintf(&b, " %s %s\n", paint(dim, fmt.Sprintf("%d |", p.Line)), p.Source)
 		fmt.Fprintf(&b, " %s %s%s\n", paint(dim, margin+" |"), indent(p.Source, p.caret), paint(style, "^"))

@@ -3,16 +3,13 @@ package spec
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"belay.run/internal/expr"
-	"belay.run/internal/run"
 )
 
 // text is any text. A value that YAML reads as something else has to be quoted,
@@ -79,79 +76,6 @@ func quoteHint(n *yaml.Node) string {
 	return ""
 }
 
-// naming is a rule for names.
-type naming struct {
-	what          string
-	pattern, hint string
-	re            *regexp.Regexp
-	// not is a pattern of names that are Belay's own, why the reason.
-	not, why string
-	notRE    *regexp.Regexp
-}
-
-// nodeNames is the rule for pipelines, stages, steps, inputs and outputs.
-func nodeNames(what string) naming {
-	const pattern = `^[A-Za-z_][A-Za-z0-9_-]{0,62}$`
-	return naming{
-		what: what, pattern: pattern, re: regexp.MustCompile(pattern),
-		hint: "use letters, digits, _ and -, at most 63, and begin with a letter or _",
-	}
-}
-
-// stageNames is the rule for stages: the finally steps of the pipeline have the
-// node path that a stage of that name would have.
-func stageNames() naming {
-	n := nodeNames("a stage")
-	n.not, n.why = `^`+run.FinallyStage+`$`, "the finally steps of the pipeline bear it"
-	n.notRE = regexp.MustCompile(n.not)
-	return n
-}
-
-// envNames is the rule for variables and secrets.
-func envNames(what string) naming {
-	const pattern = `^[A-Za-z_][A-Za-z0-9_]{0,127}$`
-	n := naming{
-		what: what, pattern: pattern, re: regexp.MustCompile(pattern),
-		hint: "use letters, digits and _, and begin with a letter or _",
-		not:  `^[Bb][Ee][Ll][Aa][Yy]_`, why: "names that begin with BELAY_ are Belay's own",
-	}
-	n.notRE = regexp.MustCompile(n.not)
-	return n
-}
-
-func (r naming) check(p *parser, n *yaml.Node, name string) bool {
-	if !r.re.MatchString(name) {
-		p.errorf(n, r.hint, "%s is no name for %s", quote(name), r.what)
-		return false
-	}
-	if r.notRE != nil && r.notRE.MatchString(name) {
-		p.errorf(n, "choose another name", "%s is no name for %s: %s", quote(name), r.what, r.why)
-		return false
-	}
-	return true
-}
-
-func (r naming) schema() schema {
-	s := schema{"type": "string", "pattern": r.pattern}
-	if r.not != "" {
-		s["not"] = schema{"pattern": r.not}
-	}
-	return s
-}
-
-func named(r naming) kind[string] {
-	return kind[string]{
-		read: func(p *parser, n *yaml.Node) (string, bool) {
-			if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
-				p.errorf(n, quoteHint(n), "expected a name for %s, found %s", r.what, found(n))
-				return "", false
-			}
-			return n.Value, r.check(p, n, n.Value)
-		},
-		schema: func(schemas) schema { return r.schema() },
-	}
-}
-
 // word is one of a few words.
 func word[S ~string](words ...S) kind[S] {
 	return kind[S]{
@@ -194,8 +118,9 @@ func boolean() kind[bool] {
 	}
 }
 
-// integer is a whole number in plain decimal form, from low to high.
-func integer(low, high int) kind[int] {
+// integer is a whole number in plain decimal form, from 1 to high.
+func integer(high int) kind[int] {
+	const low = 1
 	return kind[int]{
 		read: func(p *parser, n *yaml.Node) (int, bool) {
 			what := fmt.Sprintf("a whole number from %d to %d", low, high)
@@ -248,132 +173,4 @@ func factor(low, high float64) kind[float64] {
 		},
 		schema: func(schemas) schema { return schema{"type": "number", "minimum": low, "maximum": high} },
 	}
-}
-
-// maxDuration bounds every duration in a file.
-const maxDuration = 31 * 24 * time.Hour
-
-// What durations and sizes look like: 90s, 1h30m, 1.5h, 500ms; 64KiB, 10MB, 1GiB.
-const (
-	durationPattern = `^([0-9]+(\.[0-9]+)?(h|m|s|ms))+$`
-	sizePattern     = `^[0-9]{1,12} ?(B|KB|MB|GB|KiB|MiB|GiB)$`
-)
-
-var (
-	durationRE = regexp.MustCompile(durationPattern)
-	sizeRE     = regexp.MustCompile(sizePattern)
-	// nearlyRE is what people write for a duration.
-	nearlyRE = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)$`)
-)
-
-// duration is a time span of at least low.
-func duration(low time.Duration) kind[time.Duration] {
-	return kind[time.Duration]{
-		read: func(p *parser, n *yaml.Node) (time.Duration, bool) {
-			if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
-				p.errorf(n, "write it as 90s, 5m or 1h30m", "expected a duration, found %s", found(n))
-				return 0, false
-			}
-			d, hint := parseDuration(n.Value)
-			switch {
-			case hint != "":
-				p.errorf(n, hint, "expected a duration, found %s", found(n))
-				return 0, false
-			case d < low:
-				p.errorf(n, "", "expected a duration of at least %s, found %s", low, n.Value)
-				return 0, false
-			case d > maxDuration:
-				p.errorf(n, "", "expected a duration of at most %s, found %s", short(maxDuration), n.Value)
-				return 0, false
-			}
-			return d, true
-		},
-		schema: func(schemas) schema { return schema{"type": "string", "pattern": durationPattern} },
-	}
-}
-
-// parseDuration reads a duration, or says what to write instead.
-func parseDuration(s string) (d time.Duration, hint string) {
-	const usual = "write it as 90s, 5m or 1h30m"
-	if durationRE.MatchString(s) {
-		d, err := time.ParseDuration(s)
-		if err != nil {
-			return maxDuration + 1, ""
-		}
-		return d, ""
-	}
-	m := nearlyRE.FindStringSubmatch(s)
-	if m == nil {
-		return 0, usual
-	}
-	unit := strings.ToLower(m[2])
-	switch {
-	case unit == "":
-		return 0, "did you mean " + s + "s?"
-	case unit == "d" || strings.HasPrefix(unit, "day"):
-		if days, err := strconv.ParseFloat(m[1], 64); err == nil {
-			return 0, fmt.Sprintf("did you mean %vh?", days*24)
-		}
-	case strings.HasPrefix(unit, "s"):
-		return 0, "did you mean " + m[1] + "s?"
-	case strings.HasPrefix(unit, "ms") || strings.HasPrefix(unit, "milli"):
-		return 0, "did you mean " + m[1] + "ms?"
-	case strings.HasPrefix(unit, "m"):
-		return 0, "did you mean " + m[1] + "m?"
-	case strings.HasPrefix(unit, "h"):
-		return 0, "did you mean " + m[1] + "h?"
-	}
-	return 0, usual
-}
-
-// short is a duration without its zero parts: 6h rather than 6h0m0s.
-func short(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
-
-// size is a number of bytes, from low to high.
-func size(low, high int64) kind[int64] {
-	return kind[int64]{
-		read: func(p *parser, n *yaml.Node) (int64, bool) {
-			if n.Kind != yaml.ScalarNode || !sizeRE.MatchString(n.Value) {
-				p.errorf(n, "write it as 64KiB, 10MiB or 1GiB", "expected a size, found %s", found(n))
-				return 0, false
-			}
-			digits := strings.TrimRight(n.Value, " BKMGi")
-			count, err := strconv.ParseInt(digits, 10, 64)
-			unit := unitOf(strings.TrimSpace(n.Value[len(digits):]))
-			if err != nil || count > high/unit || count*unit < low {
-				p.errorf(n, "", "expected a size from %d to %d bytes, found %s", low, high, n.Value)
-				return 0, false
-			}
-			return count * unit, true
-		},
-		schema: func(schemas) schema { return schema{"type": "string", "pattern": sizePattern} },
-	}
-}
-
-func unitOf(unit string) int64 {
-	const k, ki = 1000, 1024
-	switch unit {
-	case "KB":
-		return k
-	case "MB":
-		return k * k
-	case "GB":
-		return k * k * k
-	case "KiB":
-		return ki
-	case "MiB":
-		return ki * ki
-	case "GiB":
-		return ki * ki * ki
-	}
-	return 1
 }

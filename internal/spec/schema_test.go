@@ -30,14 +30,14 @@ func compileSchema(t *testing.T) *jsonschema.Schema {
 // jsonOf is a document as a validator of JSON sees it.
 func jsonOf(n *yaml.Node) any {
 	n = resolve(n)
-	switch n.Kind {
-	case yaml.MappingNode:
+	if n.Kind == yaml.MappingNode {
 		m := map[string]any{}
 		for i := 0; i < len(n.Content); i += 2 {
 			m[n.Content[i].Value] = jsonOf(n.Content[i+1])
 		}
 		return m
-	case yaml.SequenceNode:
+	}
+	if n.Kind == yaml.SequenceNode {
 		list := []any{}
 		for _, c := range n.Content {
 			list = append(list, jsonOf(c))

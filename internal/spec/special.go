@@ -96,10 +96,10 @@ func commands() kind[[]val[rawCommand]] {
 	list := listOf(kind[rawCommand]{read: one}, "commands")
 	return kind[[]val[rawCommand]]{
 		read: func(p *parser, n *yaml.Node) ([]val[rawCommand], bool) {
-			switch n.Kind {
-			case yaml.SequenceNode:
+			if n.Kind == yaml.SequenceNode {
 				return list.read(p, n)
-			case yaml.MappingNode:
+			}
+			if n.Kind == yaml.MappingNode {
 				p.errorf(n, "write a list: - {command: …, timeout: …}", "expected a script or a list of commands, found a map")
 				return nil, false
 			}
@@ -216,14 +216,14 @@ func parameters() kind[map[string]any] {
 // plain is a node as plain values.
 func (p *parser) plain(n *yaml.Node) any {
 	n = resolve(n)
-	switch n.Kind {
-	case yaml.MappingNode:
+	if n.Kind == yaml.MappingNode {
 		m := make(map[string]any, len(n.Content)/2)
 		for i := 0; i < len(n.Content); i += 2 {
 			m[n.Content[i].Value] = p.plain(n.Content[i+1])
 		}
 		return m
-	case yaml.SequenceNode:
+	}
+	if n.Kind == yaml.SequenceNode {
 		list := make([]any, len(n.Content))
 		for i, c := range n.Content {
 			list[i] = p.plain(c)

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -154,7 +155,7 @@ func CheckWorkingDir(dir string) error { return localPath(dir) }
 func localPath(s string) error {
 	switch {
 	case s == "":
-		return fmt.Errorf("the path is empty")
+		return errors.New("the path is empty")
 	case strings.ContainsAny(s, "\x00\n\r"):
 		return fmt.Errorf("the path %s holds a control character", quote(s))
 	case path.IsAbs(s):
@@ -182,7 +183,7 @@ func (c *checker) artifact(a val[string]) {
 		c.p.errorf(a.node, "write a path below the workspace, such as dist/app", "artifacts: %s", err)
 		return
 	}
-	for _, part := range strings.Split(a.v, "/") {
+	for part := range strings.SplitSeq(a.v, "/") {
 		if _, err := path.Match(part, ""); err != nil {
 			c.p.errorf(a.node, "close the [", "artifacts: %s is no pattern", quote(a.v))
 			return

@@ -27,10 +27,10 @@ func (p *parser) within(n *yaml.Node, offset int) place {
 		}
 		return p.walk(n, source, n.Value[i:], max(0, offset-i))
 	}
-	switch n.Style &^ yaml.FlowStyle {
-	case yaml.DoubleQuotedStyle, yaml.SingleQuotedStyle:
+	switch {
+	case n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0:
 		source++
-	case yaml.LiteralStyle, yaml.FoldedStyle:
+	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
 		eol := strings.IndexByte(p.text[source:], '\n')
 		if eol < 0 {
 			return placeOf(n)
