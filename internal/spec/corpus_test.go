@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,5 +61,29 @@ func requireSurvives(t testing.TB, plan *spec.Plan) {
 			want.Steps[j].With, got.Steps[j].With = nil, nil
 		}
 		require.Equal(t, want, got)
+	}
+}
+
+// TestLineEndings holds that a file of another system, with a byte order mark
+// and other line ends, is the same file.
+func TestLineEndings(t *testing.T) {
+	t.Parallel()
+	for _, name := range validFiles(t) {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		want, err := parse(t, string(text)).Plan(nil)
+		require.NoError(t, err)
+		got, err := parse(t, "\uFEFF"+strings.ReplaceAll(string(text), "\n", "\r\n")).Plan(nil)
+		require.NoError(t, err)
+		require.Equal(t, want, got, name)
+	}
+	files, err := filepath.Glob("testdata/invalid/*.yaml")
+	require.NoError(t, err)
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		_, want := spec.Parse("", text)
+		_, got := spec.Parse("", []byte(strings.ReplaceAll(string(text), "\n", "\r\n")))
+		require.Equal(t, lines("", want.Errors), lines("", got.Errors), name)
 	}
 }

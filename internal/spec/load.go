@@ -115,7 +115,7 @@ func (p *parser) decode() (root *yaml.Node) {
 var (
 	// versionRE finds a directive for YAML 1.2, which the library reads but does
 	// not know by this name.
-	versionRE = regexp.MustCompile(`\A(%YAML 1\.)2\b`)
+	versionRE = regexp.MustCompile(`\A(\x{FEFF}?%YAML 1\.)2\b`)
 
 	lineRE   = regexp.MustCompile(`^line (\d+): `)
 	anchorRE = regexp.MustCompile(`^unknown anchor '(.+)' referenced`)
