@@ -121,11 +121,11 @@ func (a *attempt) logged(f func() error) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), logCloseTimeout)
 	defer cancel()
 	sum, closeErr := a.log.Close(closing)
-	if sum.Dropped > 0 {
+	switch {
+	case closeErr != nil:
+		a.note("the log is not complete, %d bytes were lost: %v", sum.Dropped, closeErr)
+	case sum.Dropped > 0:
 		a.note("%d bytes of output over the limit were not kept", sum.Dropped)
-	}
-	if closeErr != nil {
-		a.note("the log is not complete: %v", closeErr)
 	}
 	return err
 }

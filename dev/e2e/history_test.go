@@ -9,17 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
-	"go.temporal.io/sdk/worker"
-	"go.temporal.io/sdk/workflow"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"belay.run/dev/e2e"
 	"belay.run/internal/run"
-	"belay.run/workflows"
+	check "belay.run/workflows/replay"
 )
 
 // histories is where the recorded histories lie that later versions must replay.
-const histories = "../../workflows/testdata/histories"
+const histories = "../../workflows/replay/testdata"
 
 // replay replays the history of a run and of each of its stages: what a worker
 // does that takes a run over. With -update it also records them.
@@ -42,11 +40,7 @@ func one(t *testing.T, env *e2e.Env, name, id, runID string) {
 		require.NoError(t, err)
 		history.Events = append(history.Events, event)
 	}
-	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{DisableRegistrationAliasing: true})
-	require.NoError(t, err)
-	replayer.RegisterWorkflowWithOptions(workflows.Pipeline, workflow.RegisterOptions{Name: workflows.PipelineWorkflow})
-	replayer.RegisterWorkflowWithOptions(workflows.Stage, workflow.RegisterOptions{Name: workflows.StageWorkflow})
-	require.NoError(t, replayer.ReplayWorkflowHistory(nil, history), "replaying %s", name)
+	require.NoError(t, check.Check(history))
 	if *update {
 		text, err := protojson.Marshal(history)
 		require.NoError(t, err)
