@@ -77,7 +77,11 @@ func unlink(dir *os.File, name string) (isDir bool, err error) {
 
 // rmdir removes the empty directory name from dir.
 func rmdir(dir *os.File, name string) error {
-	err := retryInterrupted(func() error { return unix.Unlinkat(int(dir.Fd()), name, unix.AT_REMOVEDIR) })
+	remove := func() error { return unix.Unlinkat(int(dir.Fd()), name, unix.AT_REMOVEDIR) }
+	err := retryInterrupted(remove)
+	if errors.Is(err, unix.EPERM) && unprotect(dir, name) {
+		err = retryInterrupted(remove)
+	}
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}

@@ -43,6 +43,29 @@ func (r *removal) mountedAt(dir *os.File, name string) bool {
 	return err == nil && mount != r.mount
 }
 
+// unprotect takes the marks "immutable" and "append only" (chattr +i, +a) from
+// name and from the directory that it is in. It reports whether there were any.
+func unprotect(dir *os.File, name string) bool {
+	changed := clearFlags(dir)
+	// Without O_NONBLOCK a named pipe would wait for its other end.
+	fd, err := openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC)
+	if err != nil {
+		return changed
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close() //nolint:errcheck // only its flags are changed
+	return clearFlags(f) || changed
+}
+
+func clearFlags(f *os.File) bool {
+	const protecting = unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND // the same bits as FS_IMMUTABLE_FL and FS_APPEND_FL
+	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	if err != nil || flags&protecting == 0 {
+		return false
+	}
+	return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags&^protecting) == nil
+}
+
 // permitAt gives the owner all rights on a directory that cannot be opened. It
 // goes by a descriptor, so that a link put in its place meanwhile is not
 // followed.

@@ -35,9 +35,9 @@ func (h *Host) moveAside(name string) error {
 	from := h.stage(name)
 	to := filepath.Join(h.dir, trashDir, name+"."+newID())
 	err := unix.Rename(from, to)
-	if errors.Is(err, unix.EACCES) {
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
 		// Moving a directory changes the ".." in it, which needs the right to
-		// write it.
+		// write it, and that it is not marked immutable.
 		if err := h.permitStage(name); err != nil {
 			return err
 		}
@@ -53,7 +53,13 @@ func (h *Host) moveAside(name string) error {
 }
 
 func (h *Host) permitStage(name string) error {
-	dir, err := openBeneath(h.dir, filepath.Join(stagesDir, name))
+	stages, err := openBeneath(h.dir, stagesDir)
+	if err != nil {
+		return err
+	}
+	defer stages.Close() //nolint:errcheck // only read
+	unprotect(stages, name)
+	dir, err := openDir(stages, name)
 	if err != nil {
 		return err
 	}

@@ -149,7 +149,10 @@ func (r *removal) clearTop(parent *os.File, name string) error {
 func (r *removal) empty(dir *os.File, depth int) {
 	for {
 		before := len(r.errs)
-		removed, err := r.sweep(dir, depth)
+		removed, err := 0, context.Cause(r.ctx)
+		if err == nil {
+			removed, err = r.sweep(dir, depth)
+		}
 		if err != nil {
 			r.report(dir.Name(), err)
 			return
@@ -189,6 +192,9 @@ func (r *removal) sweep(dir *os.File, depth int) (removed int, err error) {
 // entry removes one entry of dir and reports whether it is gone from there.
 func (r *removal) entry(dir *os.File, name string, depth int) bool {
 	isDir, err := unlink(dir, name)
+	if errors.Is(err, unix.EPERM) && !isDir && unprotect(dir, name) {
+		isDir, err = unlink(dir, name)
+	}
 	switch {
 	case isDir:
 		err = r.subdir(dir, name, depth)
@@ -223,9 +229,12 @@ func (r *removal) subdir(dir *os.File, name string, depth int) error {
 	r.empty(sub, depth+1)
 	err = sub.Close()
 	if len(r.errs) > before {
-		return errReported
+		return errReported // the reasons were reported
 	}
-	return errors.Join(err, rmdir(dir, name))
+	if err != nil {
+		return err
+	}
+	return rmdir(dir, name)
 }
 
 // open opens a directory of the tree for reading and for changing, unless

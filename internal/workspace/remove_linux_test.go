@@ -146,6 +146,7 @@ func TestRemove(t *testing.T) {
 		t.Parallel()
 		h, dir := tree(t)
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "a", "b"), 0o700))
+		deepen(t, dir, 3*maxDepth, "d")
 		before, err := os.Stat(dir)
 		require.NoError(t, err)
 		require.NoError(t, h.Empty(t.Context(), dir))
@@ -211,6 +212,23 @@ func TestRemove(t *testing.T) {
 		require.NoDirExists(t, dir)
 	})
 
+	t.Run("WhatIsMarkedImmutable", func(t *testing.T) {
+		t.Parallel()
+		need.Root(t)
+		h := open(t)
+		dirs := bind(t, h, "run", "n")
+		sub := filepath.Join(dirs.Workspace, "sub")
+		require.NoError(t, os.Mkdir(sub, 0o700))
+		write(t, filepath.Join(sub, "file"), "")
+		write(t, filepath.Join(sub, "log"), "")
+		protect(t, filepath.Join(sub, "file"), unix.STATX_ATTR_IMMUTABLE)
+		protect(t, filepath.Join(sub, "log"), unix.STATX_ATTR_APPEND)
+		protect(t, sub, unix.STATX_ATTR_IMMUTABLE)
+		protect(t, dirs.Root, unix.STATX_ATTR_IMMUTABLE)
+		require.NoError(t, h.Release(t.Context(), "run", "n"))
+		requireNothingLeft(t, h)
+	})
+
 	t.Run("WhatIsStillWrittenIsTriedAgain", func(t *testing.T) {
 		t.Parallel()
 		h, dir := tree(t)
@@ -259,6 +277,41 @@ func TestRemove(t *testing.T) {
 		<-done
 		require.FileExists(t, filepath.Join(outside, "precious"))
 		require.NoError(t, h.Remove(t.Context(), dir))
+	})
+
+	t.Run("EndsWithItsContextHoweverMuchIsWritten", func(t *testing.T) {
+		t.Parallel()
+		h, dir := tree(t)
+		stop, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o600) // without a stop
+				}
+			}
+		}()
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("enough"))
+		defer cancel()
+		emptied := make(chan error, 1)
+		go func() { emptied <- h.Empty(ctx, dir) }()
+		var err error
+		require.Eventually(t, func() bool {
+			select {
+			case err = <-emptied:
+				return true
+			default:
+				return false
+			}
+		}, 20*time.Second, 10*time.Millisecond, "it goes on past the end of its context")
+		close(stop)
+		<-done
+		if err != nil { // nil where it was ahead of the writer for a moment
+			require.ErrorContains(t, err, "enough")
+		}
 	})
 
 	t.Run("EndsWithItsContext", func(t *testing.T) {
@@ -312,6 +365,20 @@ func TestRemoveWithoutRoot(t *testing.T) {
 	require.Error(t, err)
 	require.Contains(t, out, "not permitted")
 	require.Contains(t, out, "foreign")
+}
+
+// protect marks a file as chattr does.
+func protect(t *testing.T, path string, flag int) {
+	t.Helper()
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	require.NoError(t, err)
+	permitted(t, unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags|flag))
+	t.Cleanup(func() {
+		_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, 0) // the test may have removed it
+		require.NoError(t, f.Close())
+	})
 }
 
 // deepen makes a chain of directories, each in the one before.
