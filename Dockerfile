@@ -2,10 +2,11 @@
 #
 #   docker build -t belay .
 #
-# Both bases are arguments, so that a site can name its own mirror, and so that
-# the image can be built where no registry is reached.
+# The bases are arguments, so that a site can name its own mirror. PROGRAMS can
+# name an image with both programs in /out, where they were built elsewhere.
 ARG GO_IMAGE=golang:1.26.8-bookworm
 ARG BASE=debian:bookworm-20260918-slim
+ARG PROGRAMS=build
 
 FROM ${GO_IMAGE} AS build
 ENV CGO_ENABLED=0 GOWORK=off GOTOOLCHAIN=local
@@ -29,13 +30,15 @@ RUN apt-get update \
  && install -d -o 65532 -g 65532 -m 0700 /var/lib/belay \
  && install -d -o 65532 -g 65532 -m 0755 /var/lib/belay-store
 
+FROM ${PROGRAMS} AS programs
+
 FROM base
 ARG VERSION=devel
 LABEL org.opencontainers.image.title="Belay worker" \
       org.opencontainers.image.description="Runs delivery pipelines on Temporal" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}"
-COPY --from=build /out/belay-worker /out/belay /usr/local/bin/
+COPY --from=programs /out/belay-worker /out/belay /usr/local/bin/
 COPY deploy/image/belay-healthy /usr/local/bin/
 ENV BELAY_STATE_DIR=/var/lib/belay \
     BELAY_STORE=file:///var/lib/belay-store

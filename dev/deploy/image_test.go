@@ -25,8 +25,9 @@ func TestImage(t *testing.T) {
 	require.NotNil(t, goVersion)
 	require.Equal(t, "golang:"+goVersion[1]+"-bookworm", argument[0][2], "the Go of go.mod")
 	require.Regexp(t, `^debian:bookworm-\d{8}-slim$`, argument[1][2])
+	require.Contains(t, dockerfile, "\nARG PROGRAMS=build\n")
 	for _, from := range regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(dockerfile, -1) {
-		require.Contains(t, []string{"${GO_IMAGE}", "${BASE}", "base"}, from[1], "every base is pinned above")
+		require.Contains(t, []string{"${GO_IMAGE}", "${BASE}", "${PROGRAMS}", "base"}, from[1], "every base is pinned above")
 	}
 }
 
