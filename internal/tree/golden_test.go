@@ -38,7 +38,6 @@ func at(seconds float64) *time.Time {
 	return &t
 }
 
-//go:fix inline
 // release is a run in the middle of its work, with a node in every state.
 func release() *run.Document {
 	return &run.Document{

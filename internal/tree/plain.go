@@ -50,6 +50,12 @@ func (p *Plain) Update(d *run.Document) error {
 	return p.err
 }
 
+// Shown reports whether a line has said that a node began.
+func (p *Plain) Shown(node string) bool {
+	s := p.seen[node].status
+	return s != "" && s != run.Pending
+}
+
 // pipeline prints what the pipeline itself waits for, and that it is ending. Its
 // end is the summary's.
 func (p *Plain) pipeline(d *run.Document) {

@@ -186,7 +186,7 @@ func (b *bundle) onStart(doc run.Document) <-chan *state {
 func (b *bundle) add(id string, doc run.Document) *state {
 	now := time.Now()
 	s := &state{doc: doc}
-	s.doc.ID, s.doc.RunID, s.doc.StartedAt, s.doc.Pipeline = id, "0a1b2c3d-0000-4000-8000-000000000001", &now, "hello"
+	s.doc.ID, s.doc.RunID, s.doc.StartedAt, s.doc.Pipeline = id, runKey, &now, "hello"
 	if s.doc.Status == "" {
 		s.doc.Status = run.Running
 	}

@@ -60,14 +60,14 @@ func cancelCommand(a *app) *cobra.Command {
 }
 
 func (t *target) cancel(ctx context.Context, f *cancelFlags) error {
-	snap, err := t.runs.Reader(t.ref).Read(ctx)
+	d, err := t.runs.Outline(ctx, t.ref)
 	if err != nil {
 		return err
 	}
-	if d := snap.Document; snap.Closed {
-		return t.tooLate(d, f)
+	if d.Status.Terminal() {
+		return t.tooLate(ctx, f)
 	}
-	if err := t.ask(ctx, snap.Document, f); err != nil {
+	if err := t.ask(ctx, f); err != nil {
 		return err
 	}
 	what := "run " + t.ref.ID
@@ -85,7 +85,7 @@ func (t *target) cancel(ctx context.Context, f *cancelFlags) error {
 }
 
 // ask sends the request.
-func (t *target) ask(ctx context.Context, d *run.Document, f *cancelFlags) error {
+func (t *target) ask(ctx context.Context, f *cancelFlags) error {
 	by := runs.Asker{Identity: whoami(), Reason: f.reason}
 	if f.node == "" {
 		if f.now {
@@ -93,7 +93,11 @@ func (t *target) ask(ctx context.Context, d *run.Document, f *cancelFlags) error
 		}
 		return t.runs.Cancel(ctx, t.ref, by)
 	}
-	err := t.runs.CancelNode(ctx, d, f.node, by)
+	snap, err := t.runs.Reader(t.ref).Read(ctx)
+	if err != nil {
+		return err
+	}
+	err = t.runs.CancelNode(ctx, snap.Document, f.node, by)
 	if node, ok := errors.AsType[*runs.NodeError](err); ok {
 		exit := &ExitError{Code: ExitUsage, Err: err}
 		if len(node.Known) > 0 {
@@ -115,7 +119,12 @@ func firstFew(names []string) []string {
 
 // tooLate is the cancel of a run that has ended: there is nothing to do where it
 // was cancelled, and a mistake where it ended otherwise.
-func (t *target) tooLate(d *run.Document, f *cancelFlags) error {
+func (t *target) tooLate(ctx context.Context, f *cancelFlags) error {
+	snap, err := t.runs.Reader(t.ref).Read(ctx)
+	if err != nil {
+		return err
+	}
+	d := snap.Document
 	if d.Status != run.Cancelled {
 		return &ExitError{Code: ExitUsage, Err: fmt.Errorf("run %s has already ended: %s", t.ref.ID, tree.StatusWords(d.Status))}
 	}

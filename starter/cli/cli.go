@@ -50,7 +50,7 @@ func Main(ctx context.Context, args ...string) int {
 // has been shown.
 func Execute(ctx context.Context, opts Options, args []string) int {
 	opts = opts.withDefaults()
-	root := New(opts)
+	root := New(opts) //nolint:contextcheck // the commands have it from cobra
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
@@ -103,6 +103,11 @@ func helpOrUnknown(cmd *cobra.Command, args []string) error {
 		err.Hint = "did you mean " + near[0] + "?"
 	}
 	return err
+}
+
+// yamlFiles completes file names.
+func yamlFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
 // noArgs, and args below, check the number of arguments with our exit code.

@@ -17,6 +17,7 @@ const (
 	patience = time.Minute
 	tick     = time.Millisecond
 	runName  = "default/default/hello/r/one"
+	runKey   = "0a1b2c3d-0000-4000-8000-000000000001"
 )
 
 func TestStatus(t *testing.T) {

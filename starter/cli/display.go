@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -41,6 +42,7 @@ type lines struct {
 	w     io.Writer
 	plain *tree.Plain
 	logs  *logs.Lines
+	held  heldLogs
 	last  *run.Document
 	quiet bool // no worker answered last time
 	stop  func()
@@ -58,7 +60,9 @@ func newLines(w io.Writer, maxAttempts map[string]int) *lines {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.last != nil {
-			_ = l.plain.Update(l.last) // it keeps its error for the next show
+			// Both keep their errors for the next show.
+			_ = l.plain.Update(l.last)
+			_ = l.release(false)
 		}
 	})
 	return l
@@ -74,13 +78,25 @@ func (l *lines) show(snap *runs.Snapshot) error {
 		}
 	}
 	l.last = snap.Document
-	return l.plain.Update(snap.Document)
+	return errors.Join(l.plain.Update(snap.Document), l.release(false))
 }
 
 func (l *lines) log(r logs.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.logs.Write(r)
+	if l.held.empty() && l.plain.Shown(r.Node) {
+		return l.logs.Write(r)
+	}
+	l.held.add(r)
+	return l.release(false)
+}
+
+// release prints what was held back once there is no reason left to.
+func (l *lines) release(all bool) error {
+	if !all && !l.held.due(l.plain.Shown) {
+		return nil
+	}
+	return l.held.drain(l.logs.Write)
 }
 
 func (l *lines) notice(text string) {
@@ -98,7 +114,7 @@ func (l *lines) finish(*run.Document) error {
 	l.stop()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.logs.Flush()
+	return errors.Join(l.release(true), l.logs.Flush())
 }
 
 // every does something again and again, until it is stopped.

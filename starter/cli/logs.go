@@ -51,23 +51,23 @@ func logsCommand(a *app) *cobra.Command {
 }
 
 func (t *target) logs(ctx context.Context, node string, f *logsFlags) error {
-	snap, err := t.runs.Reader(t.ref).Read(ctx)
+	d, err := t.runs.Outline(ctx, t.ref)
 	if err != nil {
-		return err
-	}
-	if err := checkNode(snap, node); err != nil {
 		return err
 	}
 	l, err := t.conn.Logs(ctx)
 	if err != nil {
 		return err
 	}
+	if err := t.checkNode(ctx, l, d.RunKey, node); err != nil {
+		return err
+	}
 	out := t.logWriter(node, f)
 	filter := logs.Filter{Node: node, Attempt: f.attempt}
 	if f.follow {
-		err = l.Follow(ctx, snap.Document.RunKey, filter, t.runs.Closed(ctx, t.ref), out.Write)
+		err = l.Follow(ctx, d.RunKey, filter, t.runs.Closed(ctx, t.ref), out.Write)
 	} else {
-		err = l.Replay(ctx, snap.Document.RunKey, filter, out.Write)
+		err = l.Replay(ctx, d.RunKey, filter, out.Write)
 	}
 	if err != nil {
 		return fmt.Errorf("reading the logs of %s: %w", t.ref.ID, err)
@@ -75,9 +75,29 @@ func (t *target) logs(ctx context.Context, node string, f *logsFlags) error {
 	return out.Flush()
 }
 
-// checkNode refuses a node that the run does not have, as far as that is known.
-func checkNode(snap *runs.Snapshot, node string) error {
-	if node == "" || snap.NoAnswer != "" {
+// checkNode refuses a node that the run does not have. The run is asked only
+// where there is no log that answers it.
+func (t *target) checkNode(ctx context.Context, l *logs.Logs, runKey, node string) error {
+	if node == "" {
+		return nil
+	}
+	sources, err := l.Sources(ctx, runKey, logs.Filter{Node: node})
+	if err != nil {
+		return fmt.Errorf("looking for the logs of %s: %w", t.ref.ID, err)
+	}
+	if len(sources) > 0 {
+		return nil
+	}
+	snap, err := t.runs.Reader(t.ref).Read(ctx)
+	if err != nil {
+		return err
+	}
+	return hasNode(snap, node)
+}
+
+// hasNode refuses a node that is not in a document, as far as that is known.
+func hasNode(snap *runs.Snapshot, node string) error {
+	if snap.NoAnswer != "" {
 		return nil
 	}
 	var known []string

@@ -47,6 +47,7 @@ func runCommand(a *app) *cobra.Command {
 	flags.StringVar(&f.requestID, "request-id", "", "names this request: delivered twice, it runs once (default a new UUID)")
 	flags.StringVar(&f.sender, "sender", "", "who asks (default user@host)")
 	flags.BoolVar(&f.detach, "detach", false, "start it and return at once")
+	cmd.ValidArgsFunction = yamlFiles
 	f.output = outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, argv []string) error {
 		if f.sender == "" {

@@ -18,7 +18,11 @@ func (a *app) signals() (<-chan os.Signal, func()) {
 		return a.Signals, func() {}
 	}
 	ch := make(chan os.Signal, 8)
-	signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(sig) { // as under nohup
+			signal.Notify(ch, sig)
+		}
+	}
 	return ch, func() { signal.Stop(ch) }
 }
 

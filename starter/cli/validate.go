@@ -35,6 +35,7 @@ func validateCommand(a *app) *cobra.Command {
 		Short: "Show every error and warning of pipeline files; needs no server",
 		Args:  args(cobra.MinimumNArgs(1)),
 	}
+	cmd.ValidArgsFunction = yamlFiles
 	out := outputFlag(cmd)
 	cmd.RunE = func(_ *cobra.Command, paths []string) error {
 		return a.validate(paths, *out)

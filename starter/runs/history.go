@@ -26,7 +26,7 @@ func (c *Client) Plan(ctx context.Context, ref Ref) (*spec.Plan, error) {
 	ctx, cancel := context.WithTimeout(ctx, serverPatience)
 	defer cancel()
 	resp, err := c.temporal.WorkflowService().GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
-		Namespace: c.namespace, MaximumPageSize: 1,
+		Namespace: c.namespace, MaximumPageSize: 1, HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT,
 		Execution: &commonpb.WorkflowExecution{WorkflowId: ref.ID, RunId: ref.RunID},
 	})
 	if err != nil {

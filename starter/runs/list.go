@@ -113,8 +113,17 @@ func quote(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
 }
 
-// known is the document of a run as far as the server knows it, without asking
-// a worker.
+// Outline is the document of a run as far as the server itself knows it: no
+// stages and no inputs, but no worker is needed for it.
+func (c *Client) Outline(ctx context.Context, ref Ref) (*run.Document, error) {
+	info, err := c.describe(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return c.known(info), nil
+}
+
+// known is what the server knows of a run.
 func (c *Client) known(info *workflowpb.WorkflowExecutionInfo) *run.Document {
 	ref := refOf(info)
 	attrs := info.GetSearchAttributes()

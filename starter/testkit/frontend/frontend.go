@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"google.golang.org/grpc"
@@ -35,6 +37,7 @@ type Server struct {
 	onStart   func(*Workflow)
 	asked     Asked
 	address   string
+	out       bool
 }
 
 // Asked is what clients have asked for.
@@ -64,6 +67,8 @@ type Workflow struct {
 	Update func(arg []byte) error
 	// Events are between the first and the last of its history.
 	Events []*historypb.HistoryEvent
+	// Pending are its pending activities.
+	Pending []*workflowpb.PendingActivityInfo
 
 	closeEvent *historypb.HistoryEvent
 	closedAs   enumspb.WorkflowExecutionStatus
@@ -76,7 +81,7 @@ func New(t *testing.T) *Server {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s.address = listener.Addr().String()
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.UnaryInterceptor(s.outage))
 	workflowservice.RegisterWorkflowServiceServer(server, s)
 	alive := health.NewServer()
 	alive.SetServingStatus("temporal.api.workflowservice.v1.WorkflowService", healthpb.HealthCheckResponse_SERVING)
@@ -91,6 +96,24 @@ func New(t *testing.T) *Server {
 		<-served
 	})
 	return s
+}
+
+// Outage makes every call fail as if the server could not be used, or ends that.
+func (s *Server) Outage(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.out = on
+}
+
+func (s *Server) outage(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	s.mu.Lock()
+	out := s.out
+	s.mu.Unlock()
+	if out {
+		// Not what the SDK tries again by itself for a long time.
+		return nil, fail(serviceerror.NewInternal("persistence is away"))
+	}
+	return handle(ctx, req)
 }
 
 // Address is host:port of the frontend.

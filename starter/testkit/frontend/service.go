@@ -103,7 +103,7 @@ func (s *Server) DescribeWorkflowExecution(_ context.Context, r *workflowservice
 	if w == nil {
 		return nil, notFound(r.GetExecution().GetWorkflowId())
 	}
-	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: w.info()}, nil
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: w.info(), PendingActivities: w.Pending}, nil
 }
 
 func (w *Workflow) info() *workflowpb.WorkflowExecutionInfo {
