@@ -23,7 +23,7 @@ import (
 const Patience = 3 * time.Minute
 
 // pollEvery is how often a condition is looked at.
-const pollEvery = 20 * time.Millisecond
+const pollEvery = 50 * time.Millisecond
 
 // Run is a run that a test started.
 type Run struct {
@@ -108,6 +108,11 @@ func (r *Run) waitFor(within time.Duration, what string, condition func(*run.Doc
 // Wait waits until the run has ended.
 func (r *Run) Wait() *run.Document {
 	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), Patience)
+	defer cancel()
+	// Asking again and again how a large run stands would slow it down. How it
+	// ended is read below, whatever this says.
+	_ = r.env.Temporal.Client().GetWorkflow(ctx, r.ID, r.RunID).Get(ctx, nil)
 	return r.WaitFor("the run has ended", func(d *run.Document) bool { return d.Status.Terminal() })
 }
 
