@@ -67,6 +67,20 @@ func TestLinksOfDocuments(t *testing.T) {
 	}
 }
 
+func TestIndexOfDocuments(t *testing.T) {
+	t.Parallel()
+	for _, index := range []string{"docs", "docs/adr"} {
+		pages, err := filepath.Glob(index + "/*.md")
+		require.NoError(t, err)
+		text := read(t, index+"/README.md")
+		for _, page := range pages {
+			if name := filepath.Base(page); name != "README.md" {
+				require.Containsf(t, text, "]("+name+")", "%s/README.md lists %s", index, name)
+			}
+		}
+	}
+}
+
 // headings are the anchors of a document.
 func headings(text string) []string {
 	drop := regexp.MustCompile("[^a-z0-9 _-]")
