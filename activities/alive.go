@@ -67,11 +67,12 @@ func (c *Control) signsOfLife(ctx context.Context, queue string) (signs map[stri
 		Namespace: c.namespace, Query: fmt.Sprintf("TaskQueue = '%s'", queue),
 	})
 	if err == nil { // older servers keep no worker heartbeats; polls are asked below
-		for _, w := range workers.GetWorkersInfo() {
-			hb := w.GetWorkerHeartbeat()
-			if hb.GetStatus() == enumspb.WORKER_STATUS_RUNNING {
-				signs["worker "+hb.GetWorkerInstanceKey()] = hb.GetHeartbeatTime().AsTime().UnixNano()
-				beats = true
+		for _, w := range workers.GetWorkers() {
+			if w.GetStatus() == enumspb.WORKER_STATUS_RUNNING {
+				if at, err := c.heartbeatOf(ctx, w.GetWorkerInstanceKey()); err == nil {
+					signs["worker "+w.GetWorkerInstanceKey()] = at
+					beats = true
+				}
 			}
 		}
 	}
@@ -90,4 +91,15 @@ func (c *Control) signsOfLife(ctx context.Context, queue string) (signs map[stri
 		signs["poller "+p.GetIdentity()] = p.GetLastAccessTime().AsTime().UnixNano()
 	}
 	return signs, false, nil
+}
+
+// heartbeatOf is when a worker last sent a heartbeat, by its own clock.
+func (c *Control) heartbeatOf(ctx context.Context, worker string) (int64, error) {
+	resp, err := c.client.WorkflowService().DescribeWorker(ctx, &workflowservice.DescribeWorkerRequest{
+		Namespace: c.namespace, WorkerInstanceKey: worker,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("asking for the heartbeat of worker %s: %w", worker, err)
+	}
+	return resp.GetWorkerInfo().GetWorkerHeartbeat().GetHeartbeatTime().AsTime().UnixNano(), nil
 }

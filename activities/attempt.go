@@ -66,7 +66,7 @@ func (s *Steps) RunStep(ctx context.Context, in StepInput) (*StepResult, error) 
 	done := make(chan struct{})
 	var touch sync.WaitGroup
 	touch.Go(func() { a.keepInTouch(ctx, done) })
-	err := a.run()
+	err := a.run() //nolint:contextcheck // its own context outlives the activity's
 	close(done)
 	touch.Wait()
 	return a.report(err)
@@ -135,8 +135,7 @@ const logCloseTimeout = 30 * time.Second
 
 // stopped is what stopped the attempt, if something did, else err.
 func (a *attempt) stopped(err error) error {
-	var stop *stopError
-	if errors.As(context.Cause(a.ctx), &stop) {
+	if stop, ok := errors.AsType[*stopError](context.Cause(a.ctx)); ok {
 		return stop
 	}
 	return err

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -162,7 +164,7 @@ func (a *attempt) environment() ([]string, error) {
 	env["CI"], env["HOME"], env["TMPDIR"] = "true", a.dirs.Home, filepath.Join(a.temp, "tmp")
 	env.add(a.in.Env)
 	env.add(a.in.Vars)
-	env["BELAY_ATTEMPT"] = fmt.Sprint(a.number)
+	env["BELAY_ATTEMPT"] = strconv.Itoa(a.number)
 	env["BELAY_WORKSPACE"], env["BELAY_CACHE"] = a.dirs.Workspace, a.steps.Host.Cache()
 	env["BELAY_OUTPUT"] = a.outputFile()
 	values, err := a.secrets()
@@ -196,9 +198,7 @@ func (a *attempt) secrets() (map[string]string, error) {
 type environ map[string]string
 
 func (e environ) add(vars map[string]string) {
-	for k, v := range vars {
-		e[k] = v
-	}
+	maps.Copy(e, vars)
 }
 
 func (e environ) list() []string {

@@ -124,7 +124,7 @@ func retryPolicy(r spec.Retry, made int) *temporal.RetryPolicy {
 		InitialInterval:    max(r.InitialInterval, time.Millisecond),
 		MaximumInterval:    r.MaxInterval,
 		BackoffCoefficient: max(r.Backoff, 1),
-		MaximumAttempts:    int32(max(r.MaxAttempts-made, 1)), //nolint:gosec // validated to at most a few hundred
+		MaximumAttempts:    int32(max(r.MaxAttempts-made, 1)),
 	}
 	if p.MaximumInterval != 0 {
 		p.MaximumInterval = max(p.MaximumInterval, p.InitialInterval)

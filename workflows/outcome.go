@@ -54,7 +54,7 @@ func readOutcome(node string, res *activities.StepResult, err error) outcome {
 // detailed is an error of Temporal's that carries a document.
 type detailed interface {
 	HasDetails() bool
-	Details(d ...interface{}) error
+	Details(d ...any) error
 }
 
 // details reads the document an error carries; one that carries none, or

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -88,8 +89,7 @@ func (p *pipeline) freeze(ctx workflow.Context) *run.Cause {
 		File: p.in.File, Path: p.in.Path, Inputs: p.in.Inputs, SourceRef: p.in.SourceRef,
 	}).Get(ctx, &p.plan)
 	if err != nil {
-		var canceled *temporal.CanceledError
-		if errors.As(err, &canceled) {
+		if _, cancelled := errors.AsType[*temporal.CanceledError](err); cancelled {
 			p.plan = &spec.Plan{}
 			return nil // body hears of the cancel itself
 		}
@@ -183,7 +183,7 @@ func (p *pipeline) document() *run.Document {
 	doc.Stages = nil
 	nodes := p.nodes
 	if p.last != nil {
-		nodes = append(nodes[:len(nodes):len(nodes)], p.last)
+		nodes = append(slices.Clip(nodes), p.last)
 	}
 	for _, n := range nodes {
 		for _, l := range n.legs {

@@ -54,5 +54,5 @@ func TestCauseReadsAsOneLine(t *testing.T) {
 	t.Parallel()
 	c := &run.Cause{Trigger: run.TriggerUser, Source: "build", Message: "wrong tag", By: "ada@box"}
 	require.Equal(t, "user of build by ada@box: wrong tag", c.String())
-	require.Equal(t, "", (*run.Cause)(nil).String())
+	require.Empty(t, (*run.Cause)(nil).String())
 }
