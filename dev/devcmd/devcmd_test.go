@@ -77,6 +77,50 @@ func TestUp(t *testing.T) {
 	dev.end(t)
 }
 
+// TestKilled kills dev with -9 in the middle of a run. What is started on the
+// directory then goes on with it.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "redis-server", "apt-get install redis-server")
+	data, sign := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "sign")
+	args := []string{"--data", data, "--headless", "--port", "0", "--redis-port", "0", "--http-port", "0"}
+	pipeline := file(t, `
+version: 1
+name: patient
+stages:
+  - name: s
+    steps:
+      - name: looks
+        run: if test -e `+sign+`; then echo found; else echo not yet; exit 1; fi
+        retry: {max_attempts: 100, initial_interval: 1s, backoff: 1}
+      - {name: after, run: echo after}
+`)
+	dev := start(t, "dev", nil, args...)
+	env := dev.waitUp(t)
+	ran := start(t, "starter", env, "run", pipeline, "--detach", "-o", "json")
+	require.Zero(t, ran.wait(t), ran.all())
+	var doc run.Document
+	require.NoError(t, json.Unmarshal(ran.stdout(), &doc), ran.all())
+	require.Eventually(t, func() bool {
+		logs := start(t, "starter", env, "logs", doc.ID)
+		return logs.wait(t) == 0 && strings.Contains(logs.all(), "not yet")
+	}, patience, 100*time.Millisecond, "the step has looked once")
+	require.NoError(t, dev.cmd.Process.Kill())
+	dev.wait(t)
+	require.NoError(t, os.WriteFile(sign, nil, 0o600))
+
+	dev = start(t, "dev", nil, args...)
+	env = dev.waitUp(t)
+	watch := start(t, "starter", env, "watch", doc.ID)
+	require.Zero(t, watch.wait(t), watch.all())
+	logs := start(t, "starter", env, "logs", doc.ID)
+	require.Zero(t, logs.wait(t), logs.all())
+	require.Contains(t, logs.all(), "not yet")
+	require.Contains(t, logs.all(), "found")
+	require.Contains(t, logs.all(), "after")
+	dev.end(t)
+}
+
 // TestRun checks the exit codes of dev run, and that a document has standard
 // output for itself.
 func TestRun(t *testing.T) {
