@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 // TestMain also is the child process of tests that need another user, or
@@ -34,6 +35,11 @@ func playRole(role string, args []string) error {
 			return err
 		}
 		os.Exit(0) // without closing, as a killed worker
+	case "remove with few descriptors":
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 4 * maxDepth, Max: 4 * maxDepth}); err != nil {
+			return err
+		}
+		return h.Remove(contextForRole(), args[1])
 	case "remove":
 		return h.Remove(contextForRole(), args[1])
 	}

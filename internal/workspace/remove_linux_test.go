@@ -125,10 +125,13 @@ func TestRemove(t *testing.T) {
 
 	t.Run("DeeperThanDescriptorsAndPathsReach", func(t *testing.T) {
 		t.Parallel()
-		h, dir := tree(t)
+		state := t.TempDir()
+		dir := filepath.Join(state, stagesDir, "tree")
+		require.NoError(t, os.MkdirAll(dir, 0o700))
 		const depth = 2000
 		deepen(t, dir, depth, "directory")
-		require.NoError(t, h.Remove(t.Context(), dir))
+		out, err := child(t, "remove with few descriptors", 0, state, dir)
+		require.NoError(t, err, out)
 		require.NoDirExists(t, dir)
 	})
 
