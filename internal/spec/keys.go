@@ -44,8 +44,8 @@ func fileObject() *object[rawFile] {
 			key("timeout", duration(time.Second), func(f *rawFile) *val[time.Duration] { return &f.timeout }),
 			key("finally_timeout", duration(time.Second), func(f *rawFile) *val[time.Duration] { return &f.finallyTimeout }),
 			key("release_timeout", duration(time.Second), func(f *rawFile) *val[time.Duration] { return &f.releaseTime }),
-			must(key("stages", listOf(stageObject().kind(), "stages"), func(f *rawFile) *val[[]val[rawStage]] { return &f.stages })),
-			key("finally", steps(), func(f *rawFile) *val[[]val[rawStep]] { return &f.finally }),
+			must(key("stages", someOf(stageObject().kind(), "stages"), func(f *rawFile) *val[[]val[rawStage]] { return &f.stages })),
+			key("finally", listOf(stepObject().kind(), "steps"), func(f *rawFile) *val[[]val[rawStep]] { return &f.finally }),
 		},
 	}
 }
@@ -57,7 +57,7 @@ func inputObject() *object[rawInput] {
 		fields: []field[rawInput]{
 			key("type", word(stringType, intType, numberType, boolType), func(i *rawInput) *val[string] { return &i.typ }),
 			key("default", anyScalar(), func(i *rawInput) *val[*yaml.Node] { return &i.def }),
-			key("enum", listOf(anyScalar(), "values"), func(i *rawInput) *val[[]val[*yaml.Node]] { return &i.enum }),
+			key("enum", someOf(anyScalar(), "values"), func(i *rawInput) *val[[]val[*yaml.Node]] { return &i.enum }),
 			key("required", boolean(), func(i *rawInput) *val[bool] { return &i.required }),
 			key("description", text(), func(i *rawInput) *val[string] { return &i.description }),
 		},
@@ -100,8 +100,8 @@ func stageObject() *object[rawStage] {
 			key("runs_on", filled("a label"), func(s *rawStage) *val[string] { return &s.runsOn }),
 			key("env", env(), func(s *rawStage) *val[[]entry[string]] { return &s.env }),
 			key("timeout", duration(time.Second), func(s *rawStage) *val[time.Duration] { return &s.timeout }),
-			must(key("steps", steps(), func(s *rawStage) *val[[]val[rawStep]] { return &s.steps })),
-			key("finally", steps(), func(s *rawStage) *val[[]val[rawStep]] { return &s.finally }),
+			must(key("steps", someOf(stepObject().kind(), "steps"), func(s *rawStage) *val[[]val[rawStep]] { return &s.steps })),
+			key("finally", listOf(stepObject().kind(), "steps"), func(s *rawStage) *val[[]val[rawStep]] { return &s.finally }),
 			key("artifacts", listOf(filled("a path"), "paths"), func(s *rawStage) *val[[]val[string]] { return &s.artifacts }),
 			key("on_failure", onFailure(), func(s *rawStage) *val[OnFailure] { return &s.onFailure }),
 			key("on_worker_lost", word(LostFail, LostRerun), func(s *rawStage) *val[string] { return &s.onWorkerLost }),
@@ -109,15 +109,13 @@ func stageObject() *object[rawStage] {
 	}
 }
 
-func steps() kind[[]val[rawStep]] { return listOf(stepObject().kind(), "steps") }
-
 // stepObject is a step, or a group of steps that run in parallel.
 func stepObject() *object[rawStep] {
 	o := memberObject()
 	o.def, o.never = "step", nil
 	o.forms = append(o.forms, objectForm{groupForm, "parallel", "a parallel group", "group", "set it on the steps of the group"})
 	o.fields = append(o.fields, only(groupForm,
-		key("parallel", listOf(memberObject().kind(), "steps"), func(s *rawStep) *val[[]val[rawStep]] { return &s.parallel }),
+		key("parallel", someOf(memberObject().kind(), "steps"), func(s *rawStep) *val[[]val[rawStep]] { return &s.parallel }),
 		key("fail_fast", boolean(), func(s *rawStep) *val[bool] { return &s.failFast }),
 	)...)
 	return o
@@ -185,7 +183,7 @@ func retryObject() *object[rawRetry] {
 			key("initial_interval", duration(time.Millisecond), func(r *rawRetry) *val[time.Duration] { return &r.initialInterval }),
 			key("max_interval", duration(time.Millisecond), func(r *rawRetry) *val[time.Duration] { return &r.maxInterval }),
 			key("backoff", factor(1, maxBackoff), func(r *rawRetry) *val[float64] { return &r.backoff }),
-			key("exit_codes", listOf(integer(maxExitCode), "exit codes"), func(r *rawRetry) *val[[]val[int]] { return &r.exitCodes }),
+			key("exit_codes", someOf(integer(maxExitCode), "exit codes"), func(r *rawRetry) *val[[]val[int]] { return &r.exitCodes }),
 		},
 	}
 }

@@ -69,7 +69,26 @@ func must[T any](f field[T]) field[T] {
 	return f
 }
 
-// listOf is a list of at least one value.
+// someOf is a list of at least one value.
+func someOf[V any](of kind[V], what string) kind[[]val[V]] {
+	list := listOf(of, what)
+	return kind[[]val[V]]{
+		read: func(p *parser, n *yaml.Node) ([]val[V], bool) {
+			if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+				p.errorf(n, "", "expected a list of %s, found an empty one", what)
+				return nil, false
+			}
+			return list.read(p, n)
+		},
+		schema: func(defs schemas) schema {
+			s := list.schema(defs)
+			s["minItems"] = 1
+			return s
+		},
+	}
+}
+
+// listOf is a list of values.
 func listOf[V any](of kind[V], what string) kind[[]val[V]] {
 	return kind[[]val[V]]{
 		read: func(p *parser, n *yaml.Node) ([]val[V], bool) {
@@ -81,9 +100,6 @@ func listOf[V any](of kind[V], what string) kind[[]val[V]] {
 				p.errorf(n, hint, "expected a list of %s, found %s", what, found(n))
 				return nil, false
 			}
-			if len(n.Content) == 0 {
-				p.errorf(n, "add one, or remove the key", "the list of %s is empty", what)
-			}
 			out := make([]val[V], 0, len(n.Content))
 			for _, c := range n.Content {
 				c = resolve(c)
@@ -94,7 +110,7 @@ func listOf[V any](of kind[V], what string) kind[[]val[V]] {
 			return out, true
 		},
 		schema: func(defs schemas) schema {
-			return schema{"type": "array", "minItems": 1, "items": of.schema(defs)}
+			return schema{"type": "array", "items": of.schema(defs)}
 		},
 	}
 }

@@ -28,7 +28,7 @@ const (
 
 // matrix is a map of lists, with the keys above beside them.
 func matrix() kind[rawMatrix] {
-	names, values := nodeNames("a matrix key"), listOf(legValue(), "values")
+	names, values := nodeNames("a matrix key"), someOf(legValue(), "values")
 	legs := listOf(mapOf(names, legValue(), "matrix keys"), "legs")
 	special := &object[rawMatrix]{
 		fields: []field[rawMatrix]{

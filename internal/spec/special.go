@@ -93,7 +93,7 @@ func commands() kind[[]val[rawCommand]] {
 		s, ok := single.read(p, n)
 		return rawCommand{command: val[string]{s, n}}, ok
 	}
-	list := listOf(kind[rawCommand]{read: one}, "commands")
+	list := someOf(kind[rawCommand]{read: one}, "commands")
 	return kind[[]val[rawCommand]]{
 		read: func(p *parser, n *yaml.Node) ([]val[rawCommand], bool) {
 			if n.Kind == yaml.SequenceNode {

@@ -43,24 +43,29 @@ func (p *parser) within(n *yaml.Node, offset int) place {
 
 // walk goes on from a source offset by so many bytes of the value.
 func (p *parser) walk(n *yaml.Node, source int, value string, count int) place {
+	const blank = " \t\r\n"
 	for i := 0; i < count && source < len(p.text); {
-		c := p.text[source]
-		_, size := utf8.DecodeRuneInString(value[i:])
-		switch {
-		case c == '\n' || c == '\r':
-			source += len(p.text[source:]) - len(strings.TrimLeft(p.text[source:], " \t\r\n"))
-			i += size
-			for i < len(value) && (value[i] == ' ' || value[i] == '\n') && value[i-size] == '\n' {
-				i++
-			}
+		rest := p.text[source:]
+		gap := rest[:len(rest)-len(strings.TrimLeft(rest, blank))]
+		if strings.Contains(gap, "\n") { // YAML makes of it what it likes, blanks in any case
+			source += len(gap)
+			i = len(value) - len(strings.TrimLeft(value[i:], blank))
 			continue
-		case c == '\\' && n.Style&yaml.DoubleQuotedStyle != 0,
-			c == '\'' && n.Style&yaml.SingleQuotedStyle != 0:
+		}
+		if escapes(n, rest) {
 			source++
 		}
 		_, width := utf8.DecodeRuneInString(p.text[source:])
+		_, size := utf8.DecodeRuneInString(value[i:])
 		source += width
 		i += size
 	}
 	return p.placeAt(min(source, len(p.text)), n.Line)
+}
+
+// escapes reports whether the text of a quoted scalar begins with a sign that
+// stands for nothing but that the next one is meant literally.
+func escapes(n *yaml.Node, text string) bool {
+	return text[0] == '\\' && n.Style&yaml.DoubleQuotedStyle != 0 ||
+		text[0] == '\'' && n.Style&yaml.SingleQuotedStyle != 0
 }
