@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.temporal.io/api/serviceerror"
 	"google.golang.org/grpc/codes"
@@ -97,10 +98,18 @@ func exitError(err error) *ExitError {
 		return &ExitError{Code: ExitCancelled, Err: errInterrupted}
 	case isUnreachable(err):
 		return unreachable(err, "is Temporal running, and is a worker?")
+	case lacksAttributes(err):
+		return &ExitError{Code: ExitFailed, Err: err, Hint: "the namespace lacks Belay's search attributes: docs/install.md says how to add them"}
 	case isNotFound(err):
 		return &ExitError{Code: ExitUsage, Err: err}
 	}
 	return &ExitError{Code: ExitFailed, Err: err}
+}
+
+// lacksAttributes reports whether Temporal does not know a search attribute.
+func lacksAttributes(err error) bool {
+	invalid, ok := errors.AsType[*serviceerror.InvalidArgument](err)
+	return ok && strings.Contains(strings.ToLower(invalid.Error()), "search attribute")
 }
 
 func isNotFound(err error) bool {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
@@ -76,4 +78,42 @@ func TestWhatSignalsMean(t *testing.T) {
 			require.Equal(t, tc.want[i], tc.keys.next(sig), "%s, signal %d", name, i+1)
 		}
 	}
+}
+
+func TestEchoesOfASignalCountOnce(t *testing.T) {
+	t.Parallel()
+	clock := time.Now()
+	pauses := []time.Duration{0, time.Millisecond, time.Millisecond, time.Second, 2 * time.Millisecond}
+	sigs := []os.Signal{syscall.SIGINT, syscall.SIGINT, syscall.SIGTERM, syscall.SIGTERM, syscall.SIGINT}
+	from, to := make(chan os.Signal, len(sigs)), make(chan os.Signal, len(sigs))
+	for _, sig := range sigs {
+		from <- sig
+	}
+	close(from)
+	n := 0
+	withoutEchoes(from, to, func() time.Time {
+		clock = clock.Add(pauses[n])
+		n++
+		return clock
+	})
+	close(to)
+	var got []os.Signal
+	for sig := range to {
+		got = append(got, sig)
+	}
+	require.Equal(t, []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGTERM, syscall.SIGINT}, got)
+}
+
+func TestHintsOfErrors(t *testing.T) {
+	t.Parallel()
+	err := exitError(serviceerror.NewInvalidArgument("Namespace default has no mapping defined for search attribute BelayTenant"))
+	require.Contains(t, err.Hint, "docs/install.md")
+	require.Empty(t, exitError(serviceerror.NewInvalidArgument("something else")).Hint)
+}
+
+func TestQuoted(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "build/compile", quoted("build/compile"))
+	require.Equal(t, "'build[os=linux]/compile'", quoted("build[os=linux]/compile"))
+	require.Equal(t, `'it'\''s'`, quoted("it's"))
 }

@@ -98,6 +98,7 @@ func (f *following) heed(ctx context.Context, cancel context.CancelCauseFunc) {
 			switch f.keys.next(sig) {
 			case nothing:
 			case detach:
+				f.delivered(ctx, &asking)
 				cancel(errDetached)
 			case askCancel:
 				f.out.notice(f.keys.afterCancel())
@@ -107,6 +108,21 @@ func (f *following) heed(ctx context.Context, cancel context.CancelCauseFunc) {
 				asking.Go(func() { f.ask(ctx, f.runs.CancelNow) })
 			}
 		}
+	}
+}
+
+// delivered waits until what was asked for has reached Temporal: who leaves a
+// run has it cancelled all the same. One more signal does not wait.
+func (f *following) delivered(ctx context.Context, asking *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		asking.Wait()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-f.sigs:
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -226,11 +227,40 @@ func (s *started) conclude(d *run.Document) error {
 		}
 	}
 	w := s.progress()
-	if _, err := fmt.Fprintln(w, tree.Summary(d, time.Now(), styleOf(w))); err != nil {
+	text := tree.Summary(d, time.Now(), styleOf(w)) + "\n"
+	if node := culprit(d); node != "" && !s.Embedded {
+		text += fmt.Sprintf("  its log: %s logs %s %s\n", s.Name, s.ref.ID, quoted(node))
+	}
+	if _, err := io.WriteString(w, text); err != nil {
 		return fmt.Errorf("writing the summary: %w", err)
 	}
 	return nil
 }
+
+// culprit is the step because of which the run ended badly, if it was one.
+func culprit(d *run.Document) string {
+	if d.Cause == nil || d.Status == run.Cancelled {
+		return ""
+	}
+	for i := range d.Stages {
+		for j := range d.Stages[i].Steps {
+			if node := d.Stages[i].Steps[j].Node; node == d.Cause.Source {
+				return tree.Clean(node)
+			}
+		}
+	}
+	return ""
+}
+
+// quoted is text as a shell takes it.
+func quoted(s string) string {
+	if strings.IndexFunc(s, func(r rune) bool { return !strings.ContainsRune(safeInShell, r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+const safeInShell = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+"
 
 // left says how a run was left.
 func (s *started) left(d *run.Document) error {

@@ -312,3 +312,29 @@ func TestUnreachableServer(t *testing.T) {
 		require.Contains(t, r.err, "connection refused")
 	}
 }
+
+func TestDetachingNeverTakesTheCancelBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made := b.onStart(run.Document{})
+	cmd := b.start(t, "run", file(t, "hello.yaml", hello))
+	s := <-made
+	cmd.out.says(t, s.w.ID)
+	arrived, release := make(chan struct{}), make(chan struct{})
+	s.w.Cancelled = func(*workflowservice.RequestCancelWorkflowExecutionRequest) {
+		close(arrived)
+		<-release
+	}
+	b.signals <- syscall.SIGINT
+	b.signals <- syscall.SIGINT // at once, as programs do that signal a process and its group
+	<-arrived
+	select {
+	case code := <-cmd.done:
+		t.Fatalf("left with %d before the cancel had arrived", code)
+	default:
+	}
+	close(release)
+	require.Equal(t, cli.ExitCancelled, cmd.ends(t))
+	require.Len(t, b.server.Asked().Cancels, 1)
+	require.NotContains(t, cmd.out.String(), "context canceled")
+}

@@ -7,23 +7,54 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // errInterrupted is the cause of a context that a signal ended.
 var errInterrupted = errors.New("interrupted")
+
+// echo is how soon after a signal the same one is not meant as another: some
+// programs signal a process and then its whole group.
+const echo = 50 * time.Millisecond
 
 // signals gives the signals that end a command, and what stops them coming.
 func (a *app) signals() (<-chan os.Signal, func()) {
 	if a.Signals != nil {
 		return a.Signals, func() {}
 	}
-	ch := make(chan os.Signal, 8)
+	raw, ch, done := make(chan os.Signal, 8), make(chan os.Signal, 8), make(chan struct{})
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		if !signal.Ignored(sig) { // as under nohup
-			signal.Notify(ch, sig)
+			signal.Notify(raw, sig)
 		}
 	}
-	return ch, func() { signal.Stop(ch) }
+	go func() {
+		defer close(done)
+		withoutEchoes(raw, ch, time.Now)
+	}()
+	return ch, func() {
+		signal.Stop(raw)
+		close(raw)
+		<-done
+	}
+}
+
+// withoutEchoes passes signals on until from is closed, save those that only
+// repeat the one before. Those that nobody takes are dropped.
+func withoutEchoes(from <-chan os.Signal, to chan<- os.Signal, now func() time.Time) {
+	var last os.Signal
+	var at time.Time
+	for sig := range from {
+		before := at
+		if at = now(); sig == last && at.Sub(before) < echo {
+			continue
+		}
+		last = sig
+		select {
+		case to <- sig:
+		default:
+		}
+	}
 }
 
 // interruptible is a context that the first signal ends. Commands that change

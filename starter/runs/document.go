@@ -97,7 +97,7 @@ func (r *Reader) pipeline(ctx context.Context) (*Snapshot, error) {
 	}
 	copied := *r.history
 	copied.Stages = append([]run.Stage(nil), r.history.Stages...)
-	return &Snapshot{Document: &copied, NoAnswer: "no worker answers"}, nil
+	return &Snapshot{Document: &copied, NoAnswer: "no worker answers (is one running?)"}, nil
 }
 
 // closedPipeline reads how the run ended, from what its workflow left, else
@@ -141,7 +141,7 @@ func (r *Reader) stages(ctx context.Context, snap *Snapshot) error {
 			defer mu.Unlock()
 			switch {
 			case err != nil && silent(ctx, err), isNotFound(err):
-				snap.NoAnswer = err.Error()
+				snap.NoAnswer = "no worker answers for stage " + stages[i].Node
 				return nil
 			case err != nil:
 				return fmt.Errorf("asking how stage %s stands: %w", stages[i].Node, err)
