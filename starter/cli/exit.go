@@ -99,12 +99,15 @@ func exitError(err error) *ExitError {
 	case isUnreachable(err):
 		return unreachable(err, "is Temporal running, and is a worker?")
 	case lacksAttributes(err):
-		return &ExitError{Code: ExitFailed, Err: err, Hint: "the namespace lacks Belay's search attributes: docs/install.md says how to add them"}
+		return &ExitError{Code: ExitFailed, Err: err, Hint: attributesHint}
 	case isNotFound(err):
 		return &ExitError{Code: ExitUsage, Err: err}
 	}
 	return &ExitError{Code: ExitFailed, Err: err}
 }
+
+const attributesHint = "give the namespace the Keyword search attributes BelayTenant, BelayProject, BelayPipeline, " +
+	"BelayStatus and BelayDedupKey: temporal operator search-attribute create --type Keyword --name …"
 
 // lacksAttributes reports whether Temporal does not know a search attribute.
 func lacksAttributes(err error) bool {

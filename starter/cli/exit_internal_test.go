@@ -107,7 +107,7 @@ func TestEchoesOfASignalCountOnce(t *testing.T) {
 func TestHintsOfErrors(t *testing.T) {
 	t.Parallel()
 	err := exitError(serviceerror.NewInvalidArgument("Namespace default has no mapping defined for search attribute BelayTenant"))
-	require.Contains(t, err.Hint, "docs/install.md")
+	require.Contains(t, err.Hint, "BelayDedupKey")
 	require.Empty(t, exitError(serviceerror.NewInvalidArgument("something else")).Hint)
 }
 
