@@ -12,8 +12,8 @@ const all = "all"
 // bench is a named set of figures.
 type bench struct {
 	name string
-	// open readies what the subjects are measured on; close gives it back.
-	open func(ctx context.Context) (subjects []subject, close func() error, err error)
+	// open readies what the subjects are measured on; done gives it back.
+	open func(ctx context.Context) (subjects []subject, done func() error, err error)
 }
 
 func benches() []bench {
@@ -34,12 +34,12 @@ func names() string {
 
 // run measures all subjects.
 func (b bench) run(ctx context.Context, rounds int, progress io.Writer) (figures []Figure, err error) {
-	subjects, closeAll, err := b.open(ctx)
+	subjects, done, err := b.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		if closeErr := closeAll(); err == nil {
+		if closeErr := done(); err == nil {
 			err = closeErr
 		}
 	}()

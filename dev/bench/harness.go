@@ -40,7 +40,8 @@ func (s subject) measure(ctx context.Context, rounds int, progress io.Writer) (F
 		if err != nil {
 			return Figure{}, fmt.Errorf("measuring %s: %w", s.name, err)
 		}
-		fmt.Fprintf(progress, "%s %d/%d: %.4g %s, peer %.4g\n", s.name, round, rounds, our, s.unit, their)
+		// Nobody need read how it goes on.
+		_, _ = fmt.Fprintf(progress, "%s %d/%d: %.4g %s, peer %.4g\n", s.name, round, rounds, our, s.unit, their)
 		if round > 0 {
 			ours, theirs, ratios = append(ours, our), append(theirs, their), append(ratios, our/their)
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -64,24 +63,14 @@ func TestReport(t *testing.T) {
 	r := &Report{Bench: "it", Machine: "one", Rounds: 3, Figures: []Figure{{Name: "f", Value: 12.34, Unit: "ms", Peer: "the other"}}}
 	var out bytes.Buffer
 	require.NoError(t, r.writeJSON(&out))
-	var doc map[string]any
-	require.NoError(t, json.Unmarshal(out.Bytes(), &doc))
-	require.ElementsMatch(t, []string{"bench", "machine", "rounds", "figures"}, keys(doc))
-	require.ElementsMatch(t, []string{"name", "value", "unit", "min", "max", "peer", "peer_value", "ratio"},
-		keys(doc["figures"].([]any)[0].(map[string]any)))
+	require.JSONEq(t, `{"bench": "it", "machine": "one", "rounds": 3, "figures": [{
+		"name": "f", "value": 12.34, "unit": "ms", "min": 0, "max": 0, "peer": "the other", "peer_value": 0, "ratio": 0
+	}]}`, out.String())
 
 	out.Reset()
 	require.NoError(t, r.writeTable(&out))
 	require.Contains(t, out.String(), "12.3 ms")
 	require.Contains(t, out.String(), "the other")
-}
-
-func keys(m map[string]any) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	return out
 }
 
 func TestUnknownName(t *testing.T) {
@@ -100,8 +89,8 @@ func TestFiles(t *testing.T) {
 		stages, steps int
 	}{
 		"big":        {string(bigFile(2, 1000)), 2, 2000},
-		"sequence":   {sequence(100, "uses: noop"), 1, 100},
-		"shell":      {sequence(100, "run: ':'"), 1, 100},
+		"sequence":   {sequence("uses: noop"), 1, 100},
+		"shell":      {sequence("run: ':'"), 1, 100},
 		"parallel":   {parallel(10, 100, "uses: noop"), 10, 1000},
 		"one single": {parallel(1, 1, "uses: noop"), 1, 1},
 	} {

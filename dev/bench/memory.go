@@ -23,7 +23,7 @@ func residentTree(pid int) (int64, error) {
 		if err != nil {
 			continue // a thread that has ended
 		}
-		for _, field := range strings.Fields(string(text)) {
+		for field := range strings.FieldsSeq(string(text)) {
 			child, err := strconv.Atoi(field)
 			if err != nil {
 				return 0, fmt.Errorf("reading %s: %w", list, err)

@@ -32,7 +32,7 @@ func openPipeline(ctx context.Context) ([]subject, func() error, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	closeStack := func() error { return errors.Join(s.Stop(), os.RemoveAll(dir)) }
+	closeStack := func() error { return errors.Join(s.Stop(ctx), os.RemoveAll(dir)) }
 	c := s.Temporal.Client()
 	stopBare, err := startBareWorker(c)
 	if err != nil {
@@ -41,7 +41,7 @@ func openPipeline(ctx context.Context) ([]subject, func() error, error) {
 	return []subject{
 		{
 			"sequential_100", "ms", "a bare workflow with 100 no-op activities",
-			runPipeline(c, sequence(100, "uses: noop")),
+			runPipeline(c, sequence("uses: noop")),
 			runBare(c, bareSequence, bareInput{Activity: "bareNoop", Count: 100}),
 		},
 		{
@@ -51,7 +51,7 @@ func openPipeline(ctx context.Context) ([]subject, func() error, error) {
 		},
 		{
 			"shell_step", "ms", "a bare workflow with 100 activities that run sh -c :",
-			runPipeline(c, sequence(100, "run: ':'")),
+			runPipeline(c, sequence("run: ':'")),
 			runBare(c, bareSequence, bareInput{Activity: "bareShell", Count: 100}),
 		},
 	}, func() error { stopBare(); return closeStack() }, nil
@@ -59,11 +59,11 @@ func openPipeline(ctx context.Context) ([]subject, func() error, error) {
 
 func noEnvironment(string) (string, bool) { return "", false }
 
-// sequence is a pipeline of one stage with steps one after another.
-func sequence(steps int, does string) string {
+// sequence is a pipeline of one stage with a hundred steps one after another.
+func sequence(does string) string {
 	var b strings.Builder
 	b.WriteString("version: 1\nname: sequence\nstages:\n  - name: stage\n    steps:\n")
-	for step := range steps {
+	for step := range 100 {
 		fmt.Fprintf(&b, "      - {name: step-%d, %s}\n", step, does)
 	}
 	return b.String()

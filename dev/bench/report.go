@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,14 +30,19 @@ func (r *Report) writeJSON(w io.Writer) error {
 }
 
 func (r *Report) writeTable(w io.Writer) error {
-	fmt.Fprintf(w, "%s: median of %d rounds, each beside its peer, on %s\n\n", r.Bench, r.Rounds, r.Machine)
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "FIGURE\tVALUE\tMIN … MAX\tPEER\tRATIO\tPEER IS")
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "%s: median of %d rounds, each beside its peer, on %s\n\n", r.Bench, r.Rounds, r.Machine)
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	rows := "FIGURE\tVALUE\tMIN … MAX\tPEER\tRATIO\tPEER IS\n"
 	for _, f := range r.Figures {
-		fmt.Fprintf(table, "%s\t%s %s\t%s … %s\t%s %s\t%.2f\t%s\n",
+		rows += fmt.Sprintf("%s\t%s %s\t%s … %s\t%s %s\t%.2f\t%s\n",
 			f.Name, number(f.Value), f.Unit, number(f.Min), number(f.Max), number(f.PeerValue), f.Unit, f.Ratio, f.Peer)
 	}
-	if err := table.Flush(); err != nil {
+	_, err := io.WriteString(table, rows)
+	if err := errors.Join(err, table.Flush()); err != nil {
+		return fmt.Errorf("drawing the table: %w", err)
+	}
+	if _, err := text.WriteTo(w); err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil

@@ -40,7 +40,9 @@ func children() map[string]func() int {
 			defer stop()
 			server := temporaltest.NewServer()
 			server.GetDefaultClient()
-			fmt.Fprintln(os.Stdout, "ready")
+			if _, err := fmt.Fprintln(os.Stdout, "ready"); err != nil {
+				return 1
+			}
 			<-ctx.Done()
 			return 0
 		},

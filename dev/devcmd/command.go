@@ -37,12 +37,12 @@ type flags struct {
 // Main runs a command line and returns its exit code.
 func Main(ctx context.Context, args []string, out, errOut io.Writer) int {
 	code := cli.ExitOK
-	root := command(&code)
+	root := command(&code) //nolint:contextcheck // cobra hands the context to each command
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
 	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintf(errOut, "dev: %v\n", err)
+		say(errOut, "dev: %v\n", err)
 		if code == cli.ExitOK {
 			code = cli.ExitFailed
 		}
@@ -113,6 +113,12 @@ func (f *flags) freePorts(asked func(flag string) bool) {
 			*port = 0
 		}
 	}
+}
+
+// say prints something for a person. What it is about works all the same where
+// nobody can read it.
+func say(w io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintf(w, format, args...)
 }
 
 // environment is the process's own.

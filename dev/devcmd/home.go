@@ -29,7 +29,7 @@ type boot struct {
 func (f *flags) start(ctx context.Context, ephemeral bool, also console) (*boot, error) {
 	b := &boot{}
 	if err := b.boot(ctx, f, ephemeral, also); err != nil {
-		return nil, errors.Join(err, b.stop())
+		return nil, errors.Join(err, b.stop(ctx))
 	}
 	return b, nil
 }
@@ -115,10 +115,10 @@ func usable(dir string) bool {
 func storeURL(dir string) string { return "file://" + filepath.ToSlash(dir) }
 
 // stop stops everything and removes what is not to be kept.
-func (b *boot) stop() error {
+func (b *boot) stop(ctx context.Context) error {
 	var errs []error
 	if b.Stack != nil {
-		errs = append(errs, b.Stop())
+		errs = append(errs, b.Stop(ctx))
 	}
 	if b.log != nil {
 		errs = append(errs, b.log.Close())

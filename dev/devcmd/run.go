@@ -26,8 +26,8 @@ func runOnce(ctx context.Context, f *flags, args []string, out, errOut io.Writer
 		},
 	}, append([]string{"run"}, args...))
 	if b != nil {
-		if err := b.stop(); err != nil {
-			fmt.Fprintf(errOut, "dev: %v\n", err)
+		if err := b.stop(ctx); err != nil {
+			say(errOut, "dev: %v\n", err)
 		}
 	}
 	return code

@@ -1,6 +1,7 @@
 package devcmd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -55,30 +56,31 @@ func up(ctx context.Context, f *flags, out, errOut io.Writer) error {
 	case <-ctx.Done():
 		b.drain(hurry, errOut)
 	case fatal = <-b.Temporal.Fatal():
-		fatal = fmt.Errorf("Temporal cannot go on: %w", fatal)
+		fatal = fmt.Errorf("running Temporal: %w", fatal)
 	}
-	return errors.Join(fatal, b.stop())
+	return errors.Join(fatal, b.stop(ctx))
 }
 
 // drain waits for stages that are under way.
 func (b *boot) drain(hurry context.Context, errOut io.Writer) {
 	if n := b.Stages(); n > 0 {
-		fmt.Fprintf(errOut, "waiting for %d running stages to end; Ctrl-C again stops them\n", n)
+		say(errOut, "waiting for %d running stages to end; Ctrl-C again stops them\n", n)
 	}
 	if err := b.Drain(hurry); err != nil && hurry.Err() == nil {
-		fmt.Fprintf(errOut, "dev: %v\n", err)
+		say(errOut, "dev: %v\n", err)
 	}
 }
 
 // describe says what is where.
 func (b *boot) describe(out io.Writer, f *flags, took time.Duration) {
-	fmt.Fprintf(out, "Belay is ready (%.1f s)\n\n", took.Seconds())
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "Belay is ready (%.1f s)\n\n", took.Seconds())
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	row := func(name, place, note string) {
 		if note != "" {
 			note = "  (" + note + ")"
 		}
-		fmt.Fprintf(table, "  %s\t%s%s\n", name, place, note)
+		say(table, "  %s\t%s%s\n", name, place, note)
 	}
 	row("Temporal", b.Temporal.Address(), "")
 	if b.UI != nil {
@@ -93,9 +95,9 @@ func (b *boot) describe(out io.Writer, f *flags, took time.Duration) {
 		row("State", b.Dir, "")
 	}
 	row("Log", b.log.path, "")
-	// Nothing is lost if the terminal is: it works all the same.
-	_ = table.Flush()
-	fmt.Fprintf(out, "\nRun a pipeline from another terminal:\n\n  %sgo run ./starter run examples/hello.yaml\n\nCtrl-C ends.\n", b.variables(f))
+	_ = table.Flush() // into memory
+	fmt.Fprintf(&text, "\nRun a pipeline from another terminal:\n\n  %sgo run ./starter run examples/hello.yaml\n\nCtrl-C ends.\n", b.variables(f))
+	say(out, "%s", text.String())
 }
 
 // variables are those that a starter beside this dev needs, where its defaults

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,9 +59,7 @@ func createFile(path string) error {
 
 func fileConfig(path string, pragmas map[string]string) *config.SQL {
 	attributes := map[string]string{"mode": "rwc"}
-	for k, v := range pragmas {
-		attributes[k] = v
-	}
+	maps.Copy(attributes, pragmas)
 	// The name becomes part of a URI.
 	escaped := strings.NewReplacer("%", "%25", "?", "%3F", "#", "%23").Replace(path)
 	return &config.SQL{PluginName: sqlite.PluginName, DatabaseName: escaped, ConnectAttributes: attributes}

@@ -53,6 +53,7 @@ func TestServer(t *testing.T) {
 	s := start(t, devserver.Options{})
 
 	t.Run("preset is in force", func(t *testing.T) {
+		t.Parallel()
 		ns, err := s.Client().WorkflowService().DescribeNamespace(t.Context(),
 			&workflowservice.DescribeNamespaceRequest{Namespace: s.Namespace()})
 		require.NoError(t, err)
@@ -61,10 +62,12 @@ func TestServer(t *testing.T) {
 	})
 
 	t.Run("search attributes", func(t *testing.T) {
+		t.Parallel()
 		requireAttributes(t, s)
 	})
 
 	t.Run("port in use", func(t *testing.T) {
+		t.Parallel()
 		_, port, err := net.SplitHostPort(s.Address())
 		require.NoError(t, err)
 		n, err := net.LookupPort("tcp", port)
@@ -77,6 +80,7 @@ func TestServer(t *testing.T) {
 	})
 
 	t.Run("no address", func(t *testing.T) {
+		t.Parallel()
 		_, err := devserver.Start(t.Context(), devserver.Options{IP: "localhost"})
 		require.ErrorContains(t, err, `"localhost" is no IP address`)
 	})

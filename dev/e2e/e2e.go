@@ -61,7 +61,7 @@ func Start(t *testing.T, opts Options) *Env {
 	need.Program(t, "redis-server", "apt-get install redis-server")
 	e, err := start(t.Context(), opts)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, e.stop()) })
+	t.Cleanup(func() { require.NoError(t, e.stop(context.WithoutCancel(t.Context()))) })
 	return e
 }
 
@@ -78,7 +78,7 @@ func start(ctx context.Context, opts Options) (*Env, error) {
 	}
 	e := &Env{Stack: booted, Runs: runs.New(booted.Temporal.Client(), booted.Temporal.Namespace(), "")}
 	if err := e.open(ctx); err != nil {
-		return nil, errors.Join(err, e.stop())
+		return nil, errors.Join(err, e.stop(ctx))
 	}
 	return e, nil
 }
@@ -114,7 +114,7 @@ func (e *Env) open(ctx context.Context) error {
 	return nil
 }
 
-func (e *Env) stop() error {
+func (e *Env) stop(ctx context.Context) error {
 	var errs []error
 	if e.Logs != nil {
 		e.Logs.Close()
@@ -125,7 +125,7 @@ func (e *Env) stop() error {
 	if e.redis != nil {
 		errs = append(errs, e.redis.Close())
 	}
-	return errors.Join(append(errs, e.Stop())...)
+	return errors.Join(append(errs, e.Stop(ctx))...)
 }
 
 // Shared is one environment for all tests of a package: it starts with the
@@ -148,7 +148,7 @@ func (s *Shared) Main(m *testing.M) int {
 	}
 	code := m.Run()
 	if s.env != nil {
-		if err := s.env.stop(); err != nil {
+		if err := s.env.stop(context.Background()); err != nil {
 			fmt.Fprintln(os.Stderr, "ending the shared environment:", err)
 			return max(code, 1)
 		}

@@ -49,7 +49,7 @@ func (e *Env) StartWorker(t *testing.T, stateDir string, flags ...string) *Worke
 	defer port.Release()
 	address := ports.Join("127.0.0.1", port.Number)
 	w := &Worker{StateDir: stateDir, t: t, health: "http://" + address + "/readyz", exited: make(chan struct{})}
-	w.cmd = exec.Command(os.Args[0], append([]string{"--state-dir", stateDir, "--http-address", address}, flags...)...)
+	w.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], append([]string{"--state-dir", stateDir, "--http-address", address}, flags...)...)
 	w.cmd.Env = append(os.Environ(),
 		workerVariable+"=1",
 		"TEMPORAL_ADDRESS="+e.Temporal.Address(), "TEMPORAL_NAMESPACE="+e.Temporal.Namespace(),
@@ -105,8 +105,7 @@ func (w *Worker) Signal(sig os.Signal) {
 func (w *Worker) WaitExit() int {
 	w.t.Helper()
 	w.wait()
-	var exit *exec.ExitError
-	if errors.As(w.err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](w.err); ok {
 		return exit.ExitCode()
 	}
 	require.NoError(w.t, w.err)

@@ -44,18 +44,18 @@ func TestKept(t *testing.T) {
 	for range connections {
 		c, err := net.Dial("tcp", server.Addr().String())
 		require.NoError(t, err)
-		defer c.Close()
-		require.False(t, taken[c.LocalAddr().(*net.TCPAddr).Port])
+		t.Cleanup(func() { _ = c.Close() })
+		require.False(t, taken[portOf(t, c.LocalAddr())])
 		in, err := server.Accept()
 		require.NoError(t, err)
-		defer in.Close()
+		t.Cleanup(func() { _ = in.Close() })
 	}
 }
 
 func TestInUse(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "127.0.0.1", 0)
-	port := l.Addr().(*net.TCPAddr).Port
+	port := portOf(t, l.Addr())
 	_, err := ports.Take(t.Context(), "Redis", "--redis-port", "127.0.0.1", port)
 	var inUse *ports.InUseError
 	require.ErrorAs(t, err, &inUse)
@@ -84,4 +84,11 @@ func listen(t *testing.T, ip string, port int) net.Listener {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
+}
+
+func portOf(t *testing.T, addr net.Addr) int {
+	t.Helper()
+	tcp, ok := addr.(*net.TCPAddr)
+	require.True(t, ok, "%v", addr)
+	return tcp.Port
 }

@@ -30,10 +30,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(parentEnv) != "" {
 		s, err := redisd.Start(context.Background(), redisd.Options{})
 		if err != nil {
-			fmt.Println(err)
+			fmt.Fprintln(os.Stdout, err)
 			os.Exit(1)
 		}
-		fmt.Println(s.URL)
+		fmt.Fprintln(os.Stdout, s.URL)
 		select {}
 	}
 	goleak.VerifyTestMain(m)
@@ -103,7 +103,7 @@ func TestErrors(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, busy.Close()) })
-	port := busy.Addr().(*net.TCPAddr).Port
+	port := portOf(t, busy.Addr())
 	free, err := ports.Take(t.Context(), "nobody", "", "127.0.0.1", 0)
 	require.NoError(t, err)
 	t.Cleanup(free.Release)
@@ -142,4 +142,11 @@ func dial(t *testing.T, url string) *redis.Client {
 	c := redis.NewClient(opts)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
+}
+
+func portOf(t *testing.T, addr net.Addr) int {
+	t.Helper()
+	tcp, ok := addr.(*net.TCPAddr)
+	require.True(t, ok, "%v", addr)
+	return tcp.Port
 }

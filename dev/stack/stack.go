@@ -79,7 +79,7 @@ func Start(ctx context.Context, opts Options) (*Stack, error) {
 	}
 	s := &Stack{Dir: d.path, dir: d}
 	if err := s.boot(ctx, opts); err != nil {
-		return nil, errors.Join(err, s.Stop())
+		return nil, errors.Join(err, s.Stop(ctx))
 	}
 	return s, nil
 }
@@ -180,16 +180,17 @@ func (s *Stack) Stages() int {
 	return s.worker.host.Health().Stages
 }
 
-// Stop stops everything and returns when it is gone. It may be called twice.
-func (s *Stack) Stop() error {
-	s.once.Do(func() { s.err = s.stop() })
+// Stop stops everything, at once, and returns when it is gone. It has bounds of
+// its own and does not end with ctx. It may be called twice.
+func (s *Stack) Stop(ctx context.Context) error {
+	s.once.Do(func() { s.err = s.stop(context.WithoutCancel(ctx)) })
 	return s.err
 }
 
-func (s *Stack) stop() error {
+func (s *Stack) stop(ctx context.Context) error {
 	errs := make([]error, 4)
 	if s.worker != nil {
-		errs[3] = s.worker.stop()
+		errs[3] = s.worker.stop(ctx)
 	}
 	if s.UI != nil {
 		s.UI.Stop()

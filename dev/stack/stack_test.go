@@ -19,7 +19,7 @@ func TestPortsInUse(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, busy.Close()) })
-	port := busy.Addr().(*net.TCPAddr).Port
+	port := portOf(t, busy.Addr())
 	for flag, opts := range map[string]stack.Options{
 		"--port":       {Port: port, Headless: true},
 		"--ui-port":    {UIPort: port},
@@ -45,12 +45,12 @@ func TestDataInUse(t *testing.T) {
 	require.NoError(t, err)
 	_, err = stack.Start(t.Context(), stack.Options{Data: dir, Headless: true})
 	require.ErrorContains(t, err, "data directory "+dir+" is in use by another process")
-	require.NoError(t, first.Stop())
-	require.NoError(t, first.Stop(), "again")
+	require.NoError(t, first.Stop(t.Context()))
+	require.NoError(t, first.Stop(t.Context()), "again")
 
 	second, err := stack.Start(t.Context(), stack.Options{Data: dir, Headless: true})
 	require.NoError(t, err)
-	require.NoError(t, second.Stop())
+	require.NoError(t, second.Stop(t.Context()))
 }
 
 // TestTemporaryState leaves nothing of an environment in memory.
@@ -61,9 +61,16 @@ func TestTemporaryState(t *testing.T) {
 	require.DirExists(t, s.Dir)
 	url := s.UI.URL
 	require.NotEmpty(t, url)
-	require.NoError(t, s.Stop())
+	require.NoError(t, s.Stop(t.Context()))
 	_, err = os.Stat(s.Dir)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	_, err = net.Dial("tcp", s.Temporal.Address())
 	require.Error(t, err)
+}
+
+func portOf(t *testing.T, addr net.Addr) int {
+	t.Helper()
+	tcp, ok := addr.(*net.TCPAddr)
+	require.True(t, ok, "%v", addr)
+	return tcp.Port
 }

@@ -46,18 +46,18 @@ func startWorker(ctx context.Context, server *devserver.Server, settings *config
 		err = w.host.Start(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting the worker: %w", err), w.stop())
+		return nil, errors.Join(fmt.Errorf("starting the worker: %w", err), w.stop(context.WithoutCancel(ctx)))
 	}
 	return w, nil
 }
 
 // stop ends the worker and all that it runs, at once.
-func (w *worker) stop() error {
+func (w *worker) stop(ctx context.Context) error {
 	defer w.client.Close()
 	if w.host == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), workerStop)
+	ctx, cancel := context.WithTimeout(ctx, workerStop)
 	defer cancel()
 	return w.host.Stop(ctx)
 }
