@@ -164,8 +164,7 @@ func mutate(n *yaml.Node, try func(what string)) {
 	}
 	before := *n
 	for _, text := range []string{
-		"", "x", "' '", "12", "-1", "1.5", "true", "yes", "5m", "10MiB", "2024-01-01", "[]", "[x]", "[1]", "[{}]", "{}", "{a: b}",
-		"abort", "rollback", "noop", "'${{ x }}'", "BELAY_X", "a-b", "[{command: x}]",
+		"", "x", "' '", "12", "1.5", "true", "5m", "10MiB", "2024-01-01", "[]", "[x]", "[{}]", "{}", "{a: b}", "rollback", "'${{ x }}'",
 	} {
 		var doc yaml.Node
 		if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
