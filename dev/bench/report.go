@@ -33,12 +33,13 @@ func (r *Report) writeTable(w io.Writer) error {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "%s: median of %d rounds, each beside its peer, on %s\n\n", r.Bench, r.Rounds, r.Machine)
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	rows := "FIGURE\tVALUE\tMIN … MAX\tPEER\tRATIO\tPEER IS\n"
+	var rows bytes.Buffer
+	rows.WriteString("FIGURE\tVALUE\tMIN … MAX\tPEER\tRATIO\tPEER IS\n")
 	for _, f := range r.Figures {
-		rows += fmt.Sprintf("%s\t%s %s\t%s … %s\t%s %s\t%.2f\t%s\n",
+		fmt.Fprintf(&rows, "%s\t%s %s\t%s … %s\t%s %s\t%.2f\t%s\n",
 			f.Name, number(f.Value), f.Unit, number(f.Min), number(f.Max), number(f.PeerValue), f.Unit, f.Ratio, f.Peer)
 	}
-	_, err := io.WriteString(table, rows)
+	_, err := rows.WriteTo(table)
 	if err := errors.Join(err, table.Flush()); err != nil {
 		return fmt.Errorf("drawing the table: %w", err)
 	}

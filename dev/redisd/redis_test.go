@@ -28,15 +28,20 @@ const parentEnv = "BELAY_TEST_REDIS_PARENT"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(parentEnv) != "" {
-		s, err := redisd.Start(context.Background(), redisd.Options{})
-		if err != nil {
-			fmt.Fprintln(os.Stdout, err)
-			os.Exit(1)
-		}
-		fmt.Fprintln(os.Stdout, s.URL)
-		select {}
+		os.Exit(parent())
 	}
 	goleak.VerifyTestMain(m)
+}
+
+func parent() int {
+	s, err := redisd.Start(context.Background(), redisd.Options{})
+	if err != nil {
+		return 1
+	}
+	if _, err := fmt.Fprintln(os.Stdout, s.URL); err != nil {
+		return 1
+	}
+	select {}
 }
 
 func TestChildKeepsItsState(t *testing.T) {
