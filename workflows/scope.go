@@ -40,7 +40,7 @@ func (s *stage) statusSoFar() run.Status {
 }
 
 func stepScope(st *run.Step) map[string]any {
-	out := map[string]any{"status": string(st.Status), "outputs": texts(st.Outputs), "exit_code": 0}
+	out := map[string]any{"status": string(st.Status), "outputs": texts(st.Outputs)}
 	if st.ExitCode != nil {
 		out["exit_code"] = *st.ExitCode
 	}

@@ -154,6 +154,12 @@ func (s *stage) stepInput(st *spec.Step, doc *run.Step) (activities.StepInput, e
 	if in.Step.WorkingDir, err = expr.String(st.WorkingDir, scope); err != nil {
 		return in, fmt.Errorf("working_dir: %w", err)
 	}
+	if in.Step.WorkingDir == "" {
+		return in, nil
+	}
+	if err := spec.CheckWorkingDir(in.Step.WorkingDir); err != nil {
+		return in, fmt.Errorf("working_dir: %w", err)
+	}
 	return in, nil
 }
 

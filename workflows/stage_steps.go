@@ -117,7 +117,7 @@ func (s *stage) settleGroup(g *spec.Step, first failure) {
 	s.groups[g.Name] = first.status
 	for i := range g.Parallel {
 		doc := s.step(g.Parallel[i].Name)
-		if doc.Cause == nil && doc.Status == run.Cancelled {
+		if doc.Cause == nil && doc.Status == run.Cancelled && !s.halt.on() {
 			doc.Cause = first.cause
 		}
 	}
