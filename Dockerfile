@@ -16,8 +16,8 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=devel
-RUN go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=${VERSION}" -o /out/belay-worker ./worker \
- && go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=${VERSION}" -o /out/belay ./starter
+RUN go build -trimpath -buildvcs=false -ldflags "-s -w -X belay.run/internal/version.version=${VERSION}" -o /out/belay-worker ./worker \
+ && go build -trimpath -buildvcs=false -ldflags "-s -w -X belay.run/internal/version.version=${VERSION}" -o /out/belay ./starter
 
 FROM ${BASE} AS base
 # What steps can count on: a shell, git, and the roots of trust for both. A site

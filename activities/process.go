@@ -115,7 +115,7 @@ func (a *attempt) verdict(res proc.Result) error {
 		a.note("%s", res.GoneNote)
 	}
 	if res.Leftover > 0 {
-		a.note("%d processes were left running in the background and were ended", res.Leftover)
+		a.note("processes that were left running in the background and were ended: %d", res.Leftover)
 	}
 	if err := a.stopped(nil); err != nil {
 		return err

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"belay.run/internal/version"
 )
 
 // versionDoc is what version prints under -o json.
@@ -41,14 +44,11 @@ func versionCommand(a *app) *cobra.Command {
 }
 
 // buildVersion fills in what the Go tool recorded in the binary.
-func buildVersion(version string) versionDoc {
-	doc := versionDoc{Version: version, Commit: "unknown", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+func buildVersion(release string) versionDoc {
+	doc := versionDoc{Version: cmp.Or(release, version.String()), Commit: "unknown", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return doc
-	}
-	if doc.Version == "" {
-		doc.Version = info.Main.Version
 	}
 	for _, s := range info.Settings {
 		switch s.Key {

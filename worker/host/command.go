@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
@@ -17,6 +16,7 @@ import (
 	"belay.run/internal/config"
 	"belay.run/internal/proc"
 	"belay.run/internal/telemetry"
+	"belay.run/internal/version"
 )
 
 // Exit codes of the worker.
@@ -31,7 +31,7 @@ const (
 // The first signal drains, the second ends everything at once.
 func Main(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && (args[0] == "version" || args[0] == "--version") {
-		return show(stdout, stderr, "belay worker "+version()+"\n")
+		return show(stdout, stderr, "belay worker "+version.String()+"\n")
 	}
 	settings, err := config.Load(args, os.LookupEnv)
 	if errors.Is(err, flag.ErrHelp) {
@@ -110,18 +110,4 @@ func runUntilSignal(settings *config.Config, log *zap.Logger) error {
 		return err
 	}
 	return w.run(ctx, hurry)
-}
-
-// version is the module's version, or the revision that was built.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return fmt.Sprintf("%s (%s)", info.Main.Version, s.Value)
-		}
-	}
-	return info.Main.Version
 }
