@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -26,7 +27,7 @@ const (
 type flags struct {
 	data     string
 	redisURL string
-	ip       string
+	ip       net.IP
 	port     int
 	uiPort   int
 	redis    int
@@ -84,7 +85,7 @@ func command(code *int) *cobra.Command {
 	set := root.Flags()
 	set.StringVar(&f.data, "data", "", "`directory` that keeps all state (default: memory)")
 	set.StringVar(&f.redisURL, "redis-url", "", "use this Redis instead of starting one")
-	set.StringVar(&f.ip, "ip", "127.0.0.1", "`address` that Temporal, its UI and the worker's HTTP listen on; nothing of it asks for a password")
+	set.IPVar(&f.ip, "ip", net.IPv4(127, 0, 0, 1), "`address` that Temporal, its UI and the worker's HTTP listen on; nothing of it asks for a password")
 	set.IntVar(&f.port, "port", temporalPort, "port of Temporal; 0 takes a free one, as with the others")
 	set.IntVar(&f.uiPort, "ui-port", uiPort, "port of Temporal's UI")
 	set.IntVar(&f.redis, "redis-port", redisPort, "port of Redis, on the loopback interface")

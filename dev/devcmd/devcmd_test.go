@@ -137,6 +137,7 @@ func TestRun(t *testing.T) {
 		"invalid file": {[]string{"run", file(t, hello+"\nnonsense: 1\n")}, cli.ExitUsage, "nonsense"},
 		"no file":      {[]string{"run"}, cli.ExitUsage, "run FILE"},
 		"bad flag":     {[]string{"--prot", "1"}, cli.ExitUsage, "unknown flag: --prot"},
+		"bad address":  {[]string{"--ip", "localhost"}, cli.ExitUsage, "--ip"},
 		"bad word":     {[]string{"rnu"}, cli.ExitUsage, "rnu"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,8 +20,9 @@ import (
 type boot struct {
 	*stack.Stack
 
-	log *logFile
-	tmp string // removed at the end, where not empty
+	log  *logFile
+	http string // where the worker answers, where it does
+	tmp  string // removed at the end, where not empty
 }
 
 // start boots what the flags ask for. Ephemeral means that nothing of it is
@@ -54,22 +55,22 @@ func (b *boot) boot(ctx context.Context, f *flags, ephemeral bool, also console)
 	}
 	settings.HTTPAddress = config.HTTPOff
 	if !ephemeral || f.http != 0 {
-		port, err := ports.Take(ctx, "the worker's HTTP", "--http-port", f.ip, f.http)
+		ip := f.ip.String()
+		port, err := ports.Take(ctx, "the worker's HTTP", "--http-port", ip, f.http)
 		if err != nil {
 			return err
 		}
 		defer port.Release()
-		settings.HTTPAddress = net.JoinHostPort(f.ip, strconv.Itoa(port.Number))
+		settings.HTTPAddress = net.JoinHostPort(ip, strconv.Itoa(port.Number))
+		b.http = "http://" + ports.Join(ip, port.Number)
 	}
-	if b.log, err = openLog(filepath.Join(home, "dev.log")); err != nil {
-		return err
-	}
+	b.log = &logFile{path: filepath.Join(home, "dev.log")}
 	logger, err := telemetry.NewLogger(b.log, settings.LogLevel, telemetry.FormatJSON)
 	if err != nil {
 		return err
 	}
 	b.Stack, err = stack.Start(ctx, stack.Options{
-		IP: f.ip, Port: f.port, UIPort: f.uiPort, RedisPort: f.redis, Headless: f.headless,
+		IP: f.ip.String(), Port: f.port, UIPort: f.uiPort, RedisPort: f.redis, Headless: f.headless,
 		Data: f.data, RedisURL: f.redisURL, Worker: settings, Log: also.beside(logger),
 	})
 	return err

@@ -20,7 +20,9 @@ import (
 // file is kept.
 const maxLog = 16 << 20
 
-// logFile is a log that does not grow for ever.
+// logFile is a log that does not grow for ever. It is begun by the first line:
+// whoever is refused the data directory then leaves alone the log of the one
+// that has it.
 type logFile struct {
 	path string
 
@@ -29,15 +31,7 @@ type logFile struct {
 	size int64
 }
 
-// openLog starts a new log at path; the one before is kept as path.old.
-func openLog(path string) (*logFile, error) {
-	l := &logFile{path: path}
-	if err := l.renew(); err != nil {
-		return nil, err
-	}
-	return l, nil
-}
-
+// renew starts a new file; the one before is kept as path.old.
 func (l *logFile) renew() error {
 	if l.file != nil {
 		if err := l.file.Close(); err != nil {
@@ -59,7 +53,7 @@ func (l *logFile) renew() error {
 func (l *logFile) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.size+int64(len(p)) > maxLog {
+	if l.file == nil || l.size+int64(len(p)) > maxLog {
 		if err := l.renew(); err != nil {
 			return 0, err
 		}
@@ -73,6 +67,9 @@ func (l *logFile) Write(p []byte) (int, error) {
 func (l *logFile) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
 	return l.file.Close()
 }
 

@@ -45,7 +45,7 @@ func up(ctx context.Context, f *flags, out, errOut io.Writer) error {
 
 	b, err := f.start(ctx, false, console{errOut})
 	switch {
-	case errors.Is(err, errSignal):
+	case err != nil && errors.Is(context.Cause(ctx), errSignal):
 		return nil
 	case err != nil:
 		return err
@@ -87,7 +87,7 @@ func (b *boot) describe(out io.Writer, f *flags, took time.Duration) {
 		row("UI", b.UI.URL, "")
 	}
 	row("Redis", config.RedactURL(b.Redis.URL), b.Redis.Note)
-	row("Worker", "http://"+b.Settings.HTTPAddress+"/readyz", "")
+	row("Worker", b.http+"/readyz", "")
 	row("Store", b.Settings.Store, "")
 	if f.data == "" {
 		row("State", "memory", "--data DIR keeps it")

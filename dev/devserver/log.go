@@ -1,6 +1,7 @@
 package devserver
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -26,14 +27,13 @@ func newServerLog(l *zap.Logger, fatal chan<- error) serverLog {
 // return.
 func (l serverLog) Fatal(msg string, tags ...tag.Tag) {
 	l.Error(msg, tags...)
-	err := fmt.Errorf("%s", msg)
 	for _, t := range tags {
-		if cause, ok := t.Value().(error); ok {
-			err = fmt.Errorf("%s: %w", msg, cause)
+		if t.Key() == "error" {
+			msg = fmt.Sprintf("%s: %v", msg, t.Value())
 		}
 	}
 	select {
-	case l.fatal <- err:
+	case l.fatal <- errors.New(msg):
 	default: // the first reason counts
 	}
 	runtime.Goexit()

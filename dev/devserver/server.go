@@ -106,9 +106,13 @@ func (s *Server) boot(ctx context.Context, opts Options, ports *layout) error {
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		// A fatal error of the server ends this goroutine, hence the defer.
+		// A fatal error of the server ends this goroutine, hence the defer. It
+		// may do so by a panic: parts of the server turn one into the other.
 		out := outcome{err: errors.New("the server gave up")}
 		defer func() {
+			if p := recover(); p != nil {
+				out.err = fmt.Errorf("the server panicked: %v", p)
+			}
 			select {
 			case err := <-s.fatal:
 				out.err = err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/temporalio/ui-server/v2/server"
@@ -60,7 +61,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		done: make(chan struct{}),
 		server: server.NewServer(server_options.WithConfigProvider(&config.Config{
 			TemporalGRPCAddress: opts.Frontend,
-			Host:                ip,
+			Host:                literal(ip),
 			Port:                port.Number,
 			EnableUI:            true,
 			DefaultNamespace:    opts.Namespace,
@@ -79,6 +80,14 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		return nil, fmt.Errorf("starting Temporal's UI at %s: %w", s.URL, err)
 	}
 	return s, nil
+}
+
+// literal is ip as it stands before a port.
+func literal(ip string) string {
+	if strings.Contains(ip, ":") {
+		return "[" + ip + "]"
+	}
+	return ip
 }
 
 func (s *Server) ready(ctx context.Context) error {
