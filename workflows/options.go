@@ -106,11 +106,17 @@ func stepOptions(queue string, s *spec.Step, attempts int, release time.Duration
 	}
 }
 
-// lightOptions are for steps that run beside others in a worker.
+// lightOptions are for steps that run beside others in a worker. A noop only
+// passes control, and runs on the queue of the workflows, whose worker can be
+// handed it without a round trip.
 func lightOptions(s *spec.Step) workflow.ActivityOptions {
+	queue := run.QueueLight
+	if s.Uses == "noop" {
+		queue = run.QueueWorkflows
+	}
 	return workflow.ActivityOptions{
 		ActivityID:          s.Name,
-		TaskQueue:           run.QueueLight,
+		TaskQueue:           queue,
 		StartToCloseTimeout: s.Timeout,
 		WaitForCancellation: true,
 		Summary:             s.Name,

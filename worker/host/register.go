@@ -25,6 +25,8 @@ func (a *registered) registerWorkflows(r worker.Registry) {
 	r.RegisterWorkflowWithOptions(workflows.Pipeline, workflow.RegisterOptions{Name: workflows.PipelineWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Stage, workflow.RegisterOptions{Name: workflows.StageWorkflow})
 	r.RegisterActivity(a.control)
+	// Steps that do nothing but pass control run beside the workflows.
+	r.RegisterActivity(a.light)
 }
 
 // registerSteps is for the shared queues of the host's labels: taking a stage.

@@ -57,7 +57,7 @@ func TestRegistered(t *testing.T) {
 	acts.registerLight(&light)
 
 	require.Equal(t, []string{"Pipeline", "Stage"}, workflows.workflows)
-	require.Equal(t, []string{"CancelCause", "HostAlive", "Plan"}, workflows.activities)
+	require.Equal(t, []string{"CancelCause", "HostAlive", "Plan", "RunLight"}, workflows.activities)
 	require.Equal(t, []string{"Bind"}, steps.activities)
 	require.Equal(t, []string{"End", "Prepare", "Release", "RunStep", "SaveArtifacts"}, host.activities)
 	require.Equal(t, []string{"RunLight"}, light.activities)
