@@ -20,7 +20,7 @@ import (
 
 // Patience is how long tests wait for what should happen soon. It only bounds
 // what is broken, so it is generous.
-const Patience = 3 * time.Minute
+const Patience = 5 * time.Minute
 
 // pollEvery is how often a condition is looked at.
 const pollEvery = 50 * time.Millisecond
