@@ -127,14 +127,7 @@ func (r *Reader) stages(ctx context.Context, snap *Snapshot) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	stages := snap.Document.Stages
-	for i := range stages {
-		if stages[i].WorkflowID == "" {
-			continue
-		}
-		if known, ok := r.ended[stages[i].RunID]; ok {
-			merge(&stages[i], known)
-			continue
-		}
+	for _, i := range r.open(stages) {
 		group.Go(func() error {
 			doc, closed, err := r.c.stage(ctx, Ref{ID: stages[i].WorkflowID, RunID: stages[i].RunID})
 			mu.Lock()
@@ -153,6 +146,23 @@ func (r *Reader) stages(ctx context.Context, snap *Snapshot) error {
 		})
 	}
 	return group.Wait()
+}
+
+// open fills in the stages that are known to have ended, and returns the places
+// of those that have to be asked.
+func (r *Reader) open(stages []run.Stage) []int {
+	var open []int
+	for i := range stages {
+		if stages[i].WorkflowID == "" {
+			continue
+		}
+		if known, ok := r.ended[stages[i].RunID]; ok {
+			merge(&stages[i], known)
+		} else {
+			open = append(open, i)
+		}
+	}
+	return open
 }
 
 // stage reads one stage's own document.
