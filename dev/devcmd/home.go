@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/redis/go-redis/v9"
+
 	"belay.run/dev/ports"
 	"belay.run/dev/stack"
 	"belay.run/internal/config"
@@ -69,6 +71,8 @@ func (b *boot) boot(ctx context.Context, f *flags, ephemeral bool, also console)
 	if err != nil {
 		return err
 	}
+	// It is one for the whole process; by default it would write to the terminal.
+	redis.SetLogger(telemetry.Redis(logger.Named("redis")))
 	b.Stack, err = stack.Start(ctx, stack.Options{
 		IP: f.ip.String(), Port: f.port, UIPort: f.uiPort, RedisPort: f.redis, Headless: f.headless,
 		Data: f.data, RedisURL: f.redisURL, Worker: settings, Log: also.beside(logger),

@@ -11,9 +11,8 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"belay.run/dev/ports"
+	"belay.run/internal/config"
 )
 
 // loopback is where Redis listens: it has no password, so nothing else may
@@ -92,21 +91,14 @@ func (s *Server) Stop() error {
 	return s.stop()
 }
 
+// external makes sure that a Redis which runs already answers.
 func external(ctx context.Context, url string) (*Server, error) {
-	opts, err := redis.ParseURL(url)
+	c, err := config.NewRedis(url)
 	if err != nil {
-		return nil, fmt.Errorf("reading the Redis URL: %w: want for example redis://:password@host:6379/0", err)
+		return nil, fmt.Errorf("reading the Redis URL: %w", err)
 	}
-	if err := ping(ctx, opts); err != nil {
-		return nil, fmt.Errorf("reaching Redis at %s: %w", opts.Addr, err)
+	if err := config.PingRedis(ctx, c, url); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
-	return &Server{URL: url, Kind: External}, nil
-}
-
-func ping(ctx context.Context, opts *redis.Options) error {
-	// Once is enough: it is to be there already.
-	opts.MaxRetries, opts.DialerRetries = -1, 1
-	c := redis.NewClient(opts)
-	defer c.Close() //nolint:errcheck // only asked whether it answers
-	return c.Ping(ctx).Err()
+	return &Server{URL: url, Kind: External}, c.Close()
 }

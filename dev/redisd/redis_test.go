@@ -118,8 +118,8 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		"port in use":      {redisd.Options{Port: port}, fmt.Sprintf("127.0.0.1:%d: the port is in use", port)},
-		"no URL":           {redisd.Options{URL: "localhost"}, "want for example redis://"},
-		"nobody there":     {redisd.Options{URL: fmt.Sprintf("redis://127.0.0.1:%d", free.Number)}, "reaching Redis at 127.0.0.1"},
+		"no URL":           {redisd.Options{URL: "localhost"}, "want redis://"},
+		"nobody there":     {redisd.Options{URL: fmt.Sprintf("redis://127.0.0.1:%d", free.Number)}, "cannot use Redis at redis://127.0.0.1"},
 		"no such program":  {redisd.Options{Program: "/nowhere/redis-server"}, "finding redis-server"},
 		"another program":  {redisd.Options{Program: "false"}, "it ended (exit status 1)"},
 		"useless data dir": {redisd.Options{Dir: "/dev/null/x"}, "creating the directory of Redis"},
