@@ -21,6 +21,10 @@ type Plan struct {
 	Finally []Step            `json:"finally,omitempty"`
 	// FinallyReads are the stages that expressions in Finally read.
 	FinallyReads []string `json:"finally_reads,omitempty"`
+	// Dedup is nil where the file has no key; a start may still give one.
+	Dedup       *Dedup       `json:"dedup,omitempty"`
+	Concurrency *Concurrency `json:"concurrency,omitempty"`
+	Risk        Risk         `json:"risk,omitempty"`
 
 	Timeout        time.Duration `json:"timeout"`
 	FinallyTimeout time.Duration `json:"finally_timeout"`
@@ -51,7 +55,8 @@ type Stage struct {
 	Finally   []Step   `json:"finally,omitempty"`
 	Artifacts []string `json:"artifacts,omitempty"`
 	// Reads are the stages that expressions of this one read.
-	Reads []string `json:"reads,omitempty"`
+	Reads       []string     `json:"reads,omitempty"`
+	Concurrency *Concurrency `json:"concurrency,omitempty"`
 
 	Timeout        time.Duration `json:"timeout"`
 	FinallyTimeout time.Duration `json:"finally_timeout"`
@@ -98,6 +103,9 @@ type Step struct {
 	FailFast   bool              `json:"fail_fast,omitempty"`
 	When       *Condition        `json:"when,omitempty"`
 	Outputs    []string          `json:"outputs,omitempty"`
+	Dedup      *Dedup            `json:"dedup,omitempty"`
+	// Risk says what a step with a key does while Redis cannot be reached.
+	Risk Risk `json:"risk,omitempty"`
 
 	Timeout     time.Duration `json:"timeout"`
 	GracePeriod time.Duration `json:"grace_period"`
