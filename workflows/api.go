@@ -44,6 +44,13 @@ type PipelineInput struct {
 	Sender      string    `json:"sender,omitempty"`
 	RequestID   string    `json:"request_id,omitempty"`
 	RequestedAt time.Time `json:"requested_at,omitzero"`
+	// DedupKey stands in for the key that the file gives, OnDuplicate for what
+	// it says of duplicates. Rerun runs over one that has completed.
+	DedupKey    string `json:"dedup_key,omitempty"`
+	OnDuplicate string `json:"on_duplicate,omitempty"`
+	Rerun       bool   `json:"rerun,omitempty"`
+	// Delivery names this start alone: each start of one request has its own.
+	Delivery string `json:"delivery,omitempty"`
 }
 
 // StageInput starts a stage: its part of the plan, and what it needs of the run.

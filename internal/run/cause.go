@@ -23,6 +23,11 @@ const (
 	TriggerInvalid               Trigger = "invalid"
 )
 
+// ErrorDuplicate is the type of the application error with which a run ends
+// that is a duplicate of one that has not gone well, or that was refused because
+// of another. It is no trigger: nothing of it ran.
+const ErrorDuplicate = "Duplicate"
+
 // Cause says why a node stopped: what happened, at which node it began (Source,
 // a node path, "" for the pipeline itself), in words, and who asked for it.
 type Cause struct {

@@ -6,22 +6,29 @@ import "time"
 // pipeline's workflow (there without the steps, which lie in the results of the
 // stages).
 type Document struct {
-	ID          string         `json:"id"`
-	RunID       string         `json:"run_id"`
-	URL         string         `json:"url,omitempty"`
-	Pipeline    string         `json:"pipeline"`
-	Tenant      string         `json:"tenant"`
-	Project     string         `json:"project"`
-	Inputs      map[string]any `json:"inputs"`
-	Status      Status         `json:"status"`
-	Cause       *Cause         `json:"cause,omitempty"`
-	DuplicateOf string         `json:"duplicate_of,omitempty"`
-	DedupKey    string         `json:"dedup_key,omitempty"`
-	StartedAt   *time.Time     `json:"started_at,omitempty"`
-	EndedAt     *time.Time     `json:"ended_at,omitempty"`
-	WaitingFor  *WaitingFor    `json:"waiting_for,omitempty"`
-	Resources   []Resource     `json:"resources"`
-	Stages      []Stage        `json:"stages"`
+	ID       string         `json:"id"`
+	RunID    string         `json:"run_id"`
+	URL      string         `json:"url,omitempty"`
+	Pipeline string         `json:"pipeline"`
+	Tenant   string         `json:"tenant"`
+	Project  string         `json:"project"`
+	Inputs   map[string]any `json:"inputs"`
+	Status   Status         `json:"status"`
+	Cause    *Cause         `json:"cause,omitempty"`
+	// DuplicateOf is the id of the run that stands for this one, and
+	// DuplicateRunID its run id. Rejected says that this one was refused because
+	// of it, in place of following it.
+	DuplicateOf    string      `json:"duplicate_of,omitempty"`
+	DuplicateRunID string      `json:"duplicate_run_id,omitempty"`
+	Rejected       bool        `json:"rejected,omitempty"`
+	DedupKey       string      `json:"dedup_key,omitempty"`
+	StartedAt      *time.Time  `json:"started_at,omitempty"`
+	EndedAt        *time.Time  `json:"ended_at,omitempty"`
+	WaitingFor     *WaitingFor `json:"waiting_for,omitempty"`
+	Resources      []Resource  `json:"resources"`
+	Stages         []Stage     `json:"stages"`
+	// Notes are warnings worth a person's attention that changed no state.
+	Notes []string `json:"notes,omitempty"`
 	// RunKey is Temporal's first run id of the run: the name of its logs.
 	RunKey string `json:"run_key"`
 }
