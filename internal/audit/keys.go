@@ -1,0 +1,102 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The keys of the audit in Redis. All of one tenant carry the same hash tag, so
+// that Redis Cluster keeps them in one slot and one script writes them all.
+//
+//	belay:audit-tenants              set of the tenants that have a stream
+//	belay:audit:{<tenant>}           stream of entries, each a field "e" of JSON
+//	belay:audit:{<tenant>}:seen      sorted set: marks of deliveries, by time
+//	belay:audit:{<tenant>}:c:<hour>  hash of counts in that hour since 1970
+//	belay:audit-overhead:<hour>      hash: how long claims took in that hour
+const (
+	tenantsKey     = "belay:audit-tenants"
+	overheadPrefix = "belay:audit-overhead:"
+	entryField     = "e"
+)
+
+func streamKey(tenant string) string {
+	// A brace would end the hash tag early.
+	return "belay:audit:{" + strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace(tenant) + "}"
+}
+
+func seenKey(tenant string) string      { return streamKey(tenant) + ":seen" }
+func countsPrefix(tenant string) string { return streamKey(tenant) + ":c:" }
+
+func hourOf(t time.Time) int64 { return t.Unix() / 3600 }
+
+func hourKey(prefix string, hour int64) string { return prefix + strconv.FormatInt(hour, 10) }
+
+// mark names a delivery and the kind of what was decided about it: one that
+// waited as a duplicate and then took over a dead owner is two entries.
+func (e *Entry) mark() string {
+	id := e.Delivery
+	if id == "" {
+		id = e.RequestID
+	}
+	if id == "" {
+		return ""
+	}
+	space, kind := e.Pipeline, string(e.Decision)
+	if e.Node != "" {
+		space = "" // the keys of steps are the project's
+	}
+	if e.Decision.Blocked() {
+		kind = "blocked"
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{e.Project, space, e.Key, id, kind}, "\x00")))
+	return hex.EncodeToString(sum[:12])
+}
+
+// writeScript adds an entry and counts it, unless its delivery was seen.
+//
+//	KEYS[1] -> the stream
+//	KEYS[2] -> the marks that were seen
+//	ARGV    -> mark ('' is always new), the entry, most entries, milliseconds
+//	           that entries are kept, prefix of the counts, field to count,
+//	           field to count instead where there are too many, most fields,
+//	           milliseconds that counts are kept
+//	Returns how many entries there are now, 0 where it was seen before.
+var writeScript = redis.NewScript(`
+local mark, most, keep = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
+local t = redis.call('TIME')
+local sec = tonumber(t[1])
+local ms = sec * 1000 + math.floor(tonumber(t[2]) / 1000)
+if mark ~= '' and redis.call('ZADD', KEYS[2], 'NX', ms, mark) == 0 then return 0 end
+redis.call('XADD', KEYS[1], 'MAXLEN', '~', most, '*', 'e', ARGV[2])
+redis.call('XTRIM', KEYS[1], 'MINID', '~', string.format('%.0f', ms - keep))
+redis.call('ZREMRANGEBYRANK', KEYS[2], 0, -most - 1)
+redis.call('PEXPIRE', KEYS[1], keep)
+redis.call('PEXPIRE', KEYS[2], keep)
+local counts, field = ARGV[5] .. math.floor(sec / 3600), ARGV[6]
+if redis.call('HEXISTS', counts, field) == 0 and redis.call('HLEN', counts) >= tonumber(ARGV[8]) then
+  field = ARGV[7]
+end
+redis.call('HINCRBY', counts, field, 1)
+redis.call('PEXPIRE', counts, ARGV[9])
+return redis.call('XLEN', KEYS[1])`)
+
+// countScript adds to counts.
+//
+//	KEYS[1] -> the counts
+//	ARGV    -> most fields, milliseconds that counts are kept, field to count
+//	           instead where there are too many, then pairs of field and number
+var countScript = redis.NewScript(`
+for i = 4, #ARGV, 2 do
+  local field = ARGV[i]
+  if redis.call('HEXISTS', KEYS[1], field) == 0 and redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[1]) then
+    field = ARGV[3]
+  end
+  redis.call('HINCRBY', KEYS[1], field, ARGV[i + 1])
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return 1`)

@@ -1,0 +1,168 @@
+// Package liveness asks Temporal whether the owner of a claim still lives. No
+// clock decides: a run lives as long as it is open, and as long as any workflow
+// of its tree is, since its stages end what runs on hosts after it has closed.
+package liveness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"belay.run/internal/dedup"
+	"belay.run/internal/run"
+)
+
+// patience bounds each question.
+const patience = 5 * time.Second
+
+// Answer is what Temporal knows of an owner.
+type Answer struct {
+	// Alive: the run, or a workflow of its tree, is open, or Temporal could not
+	// say. Nothing may be taken from it.
+	Alive bool
+	// Unsure: it counts as alive only because Temporal could not be asked; Err
+	// says why.
+	Unsure bool
+	Err    error
+	// Status is how the run ended where it is dead; empty where its history is
+	// gone and nobody knows.
+	Status run.Status
+	// EndedAt is when; zero where nobody knows.
+	EndedAt time.Time
+}
+
+// State is that of a claim whose owner is dead and has not said itself how it
+// ended.
+func (a Answer) State() dedup.State {
+	switch a.Status {
+	case run.Succeeded, run.Duplicate, run.Skipped:
+		return dedup.Completed
+	case run.Cancelled:
+		return dedup.Canceled
+	case run.Failed, run.TimedOut, run.Pending, run.Running, run.Cancelling:
+	}
+	return dedup.Failed
+}
+
+// Asker asks Temporal. It is safe for concurrent use.
+type Asker struct {
+	client    client.Client
+	namespace string
+}
+
+// New returns an Asker over a connection to Temporal and its namespace.
+func New(c client.Client, namespace string) *Asker {
+	return &Asker{client: c, namespace: namespace}
+}
+
+// Ask tells whether an owner lives. Temporal out of reach means that it does.
+func (a *Asker) Ask(ctx context.Context, owner dedup.Owner) Answer {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	answer, err := a.ask(ctx, owner)
+	if err != nil {
+		return Answer{Alive: true, Unsure: true, Err: fmt.Errorf("asking whether run %s lives: %w", owner.WorkflowID, err)}
+	}
+	return answer
+}
+
+func (a *Asker) ask(ctx context.Context, owner dedup.Owner) (Answer, error) {
+	last, err := a.last(ctx, owner)
+	if err != nil {
+		return Answer{}, err
+	}
+	if last != nil && open(last.GetStatus()) {
+		return Answer{Alive: true}, nil
+	}
+	if alive, err := a.treeOpen(ctx, owner); alive || err != nil {
+		return Answer{Alive: alive}, err
+	}
+	if last == nil {
+		return Answer{}, nil
+	}
+	return Answer{Status: ended(last.GetStatus()), EndedAt: last.GetCloseTime().AsTime()}, nil
+}
+
+// last is the newest execution of the owner's run: the run key is the first of
+// them, and a reset or a continue-as-new begins others under it. It is nil where
+// Temporal knows none.
+func (a *Asker) last(ctx context.Context, owner dedup.Owner) (*workflowpb.WorkflowExecutionInfo, error) {
+	// The newest under the id comes first: where it is the owner's, no other is
+	// asked for.
+	newest, err := a.describe(ctx, owner.WorkflowID, "")
+	if err != nil || newest != nil && newest.GetFirstRunId() == owner.RunKey {
+		return newest, err
+	}
+	for _, runID := range []string{owner.RunID, owner.RunKey} {
+		if runID == "" {
+			continue
+		}
+		if info, err := a.describe(ctx, owner.WorkflowID, runID); err != nil || info != nil {
+			return info, err
+		}
+	}
+	return nil, nil //nolint:nilnil // Temporal keeps histories for a time only
+}
+
+// describe is what the server knows of an execution, nil where it knows nothing.
+func (a *Asker) describe(ctx context.Context, id, runID string) (*workflowpb.WorkflowExecutionInfo, error) {
+	resp, err := a.client.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
+		Namespace: a.namespace,
+		Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: runID},
+	})
+	var gone *serviceerror.NotFound
+	switch {
+	case errors.As(err, &gone):
+		return nil, nil //nolint:nilnil // as above
+	case err != nil:
+		return nil, fmt.Errorf("describing workflow %s: %w", id, err)
+	}
+	return resp.GetWorkflowExecutionInfo(), nil
+}
+
+// treeOpen reports whether a stage of the run is still open. The ids of stages
+// begin with the run's id and its key.
+func (a *Asker) treeOpen(ctx context.Context, owner dedup.Owner) (bool, error) {
+	prefix := run.ChildID(owner.WorkflowID, owner.RunKey, "")
+	resp, err := a.client.WorkflowService().ListWorkflowExecutions(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: a.namespace, PageSize: 1,
+		Query: "ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH " + quote(prefix),
+	})
+	if err != nil {
+		return false, fmt.Errorf("looking for open stages of run %s: %w", owner.WorkflowID, err)
+	}
+	return len(resp.GetExecutions()) > 0, nil
+}
+
+// quote makes a literal of Temporal's query language.
+func quote(s string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
+}
+
+func open(s enumspb.WorkflowExecutionStatus) bool {
+	return s == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || s == enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED ||
+		s == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW
+}
+
+// ended is the state of a run by how its workflow closed.
+func ended(s enumspb.WorkflowExecutionStatus) run.Status {
+	switch s {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		return run.Succeeded
+	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		return run.Cancelled
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+		return run.TimedOut
+	default:
+		return run.Failed
+	}
+}
