@@ -23,3 +23,34 @@ type Observation struct {
 	Took  time.Duration
 	Err   error
 }
+
+// Decisions lists all decisions.
+func Decisions() []Decision {
+	return []Decision{Granted, Resumed, Done, InFlight, Duplicate, Late, Redelivered}
+}
+
+// Observers are several that all hear the same.
+type Observers []Observer
+
+var _ Observer = Observers(nil)
+
+// Claiming tells all of them.
+func (s Observers) Claiming() {
+	for _, o := range s {
+		o.Claiming()
+	}
+}
+
+// Claimed tells all of them.
+func (s Observers) Claimed(o *Observation) {
+	for _, each := range s {
+		each.Claimed(o)
+	}
+}
+
+// TierUp tells all of them.
+func (s Observers) TierUp(up bool) {
+	for _, o := range s {
+		o.TierUp(up)
+	}
+}
