@@ -74,6 +74,9 @@ func Has(s string) bool {
 	}
 }
 
+// Literal is a template whose text is s, whatever s holds.
+func Literal(s string) string { return strings.ReplaceAll(s, opening, escaped) }
+
 // split cuts a template into its parts.
 func split(s string) ([]part, error) {
 	var parts []part

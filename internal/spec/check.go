@@ -21,6 +21,7 @@ const (
 	defaultOutputLimit    = 1 << 30
 	defaultInterval       = time.Second
 	defaultBackoff        = 2.0
+	defaultClaimTimeout   = 5 * time.Minute
 	// maxLegsOfRun bounds the stages of a run with all legs counted.
 	maxLegsOfRun = 2000
 	// maxIntervalFactor times the first interval is the longest by default.
@@ -50,6 +51,10 @@ type checker struct {
 	stageCache map[string]*expr.Name
 	// keys are those of all matrices.
 	keys []matrixKey
+	// keyed are the steps with a key, by its text.
+	keyed map[string][]keyedStep
+	// legWork counts the legs compared so far.
+	legWork int
 }
 
 func (p *parser) check(raw rawFile) *File {
@@ -58,6 +63,7 @@ func (p *parser) check(raw rawFile) *File {
 		secrets: map[string]bool{}, stages: map[string]*rawStage{},
 		usedSecrets: map[string]bool{}, usedInputs: map[string]bool{},
 		expr: expr.NewChecker(), matrices: map[string]*Matrix{}, stageCache: map[string]*expr.Name{},
+		keyed: map[string][]keyedStep{},
 	}
 	c.file.Inputs = c.inputs(raw.inputs.v)
 	c.baseScope, c.pipelineEnv = c.base(), envGroup(raw.env.v)
@@ -75,6 +81,7 @@ func (p *parser) check(raw rawFile) *File {
 	if raw.source.given() {
 		plan.Source = c.sourceOf(raw.source.v)
 	}
+	c.pipelineOnce(raw, plan)
 	for i := range raw.stages.v {
 		plan.Stages = append(plan.Stages, c.stage(raw.stages.v[i]))
 	}
@@ -88,6 +95,7 @@ func (p *parser) check(raw rawFile) *File {
 	plan.FinallyReads = slices.Sorted(maps.Keys(c.reads))
 	c.countSteps(raw.finally)
 	c.countLegs()
+	c.sameKeys()
 	c.unused()
 	return c.file
 }
@@ -173,8 +181,9 @@ func (c *checker) stage(in val[rawStage]) Stage {
 	out.When = c.condition(raw.when, scopes.when)
 	c.template(raw.runsOn, scopes.env)
 	c.templates(raw.env.v, scopes.env)
+	out.Concurrency = c.concurrency(raw.concurrency, scopes.env)
 	ctx := stepContext{
-		holder: newHolder(out.Timeout, "the timeout of the stage", c.raw.env.v, raw.env.v),
+		stage: &raw, holder: newHolder(out.Timeout, "the timeout of the stage", c.raw.env.v, raw.env.v),
 		scopes: scopes, names: map[string]*yaml.Node{},
 	}
 	out.Steps = c.steps(raw.steps.v, ctx)

@@ -47,6 +47,7 @@ func TestDocsNameEveryKey(t *testing.T) {
 	for _, keys := range []string{
 		fileObject().some(), inputObject().some(), sourceObject().some(), stageObject().some(), stepObject().some(),
 		retryObject().some(), onFailureObject().some(), limitsObject().some(), commandObject().some(),
+		pipelineDedupObject().some(), stepDedupObject().some(), concurrencyObject().some(),
 	} {
 		for name := range strings.SplitSeq(keys, ", ") {
 			require.Contains(t, table, "`"+name+"`")

@@ -30,8 +30,7 @@ func fileObject() *object[rawFile] {
 		def:  "pipeline",
 		free: "x-",
 		later: []string{
-			"dedup", "concurrency", "notify", "schedule", "schedules", "triggers", "services", "resources", "on_failure",
-			"rollback", "image", "risk",
+			"notify", "schedule", "schedules", "triggers", "services", "resources", "on_failure", "rollback", "image",
 		},
 		fields: []field[rawFile]{
 			key("version", version(), func(f *rawFile) *val[string] { return &f.version }),
@@ -41,6 +40,9 @@ func fileObject() *object[rawFile] {
 			key("source", sourceObject().kind(), func(f *rawFile) *val[rawSource] { return &f.source }),
 			key("env", env(), func(f *rawFile) *val[[]entry[string]] { return &f.env }),
 			key("secrets", listOf(named(envNames("a secret")), "secrets"), func(f *rawFile) *val[[]val[string]] { return &f.secrets }),
+			key("dedup", pipelineDedupObject().kind(), func(f *rawFile) *val[rawDedup] { return &f.dedup }),
+			key("risk", word(RiskHigh, RiskLow), func(f *rawFile) *val[Risk] { return &f.risk }),
+			key("concurrency", concurrencyObject().kind(), func(f *rawFile) *val[rawConcurrency] { return &f.concurrency }),
 			key("timeout", duration(time.Second), func(f *rawFile) *val[time.Duration] { return &f.timeout }),
 			key("finally_timeout", duration(time.Second), func(f *rawFile) *val[time.Duration] { return &f.finallyTimeout }),
 			key("release_timeout", duration(time.Second), func(f *rawFile) *val[time.Duration] { return &f.releaseTime }),
@@ -89,7 +91,11 @@ func stageObject() *object[rawStage] {
 	return &object[rawStage]{
 		name:  "a stage",
 		def:   "stage",
-		later: []string{"services", "resources", "concurrency", "rollback", "risk", "dedup", "image", "notify"},
+		later: []string{"services", "resources", "rollback", "image", "notify"},
+		never: map[string]string{
+			"dedup": "a stage has no key: set it on its steps, or on the pipeline",
+			"risk":  "a stage has no key: set it on its steps, or on the pipeline",
+		},
 		fields: []field[rawStage]{
 			must(key("name", named(stageNames()), func(s *rawStage) *val[string] { return &s.name })),
 			key("needs", listOf(named(nodeNames("a stage")), "stages"), func(s *rawStage) *val[[]val[string]] { return &s.needs }),
@@ -103,6 +109,7 @@ func stageObject() *object[rawStage] {
 			must(key("steps", someOf(stepObject().kind(), "steps"), func(s *rawStage) *val[[]val[rawStep]] { return &s.steps })),
 			key("finally", listOf(stepObject().kind(), "steps"), func(s *rawStage) *val[[]val[rawStep]] { return &s.finally }),
 			key("artifacts", listOf(filled("a path"), "paths"), func(s *rawStage) *val[[]val[string]] { return &s.artifacts }),
+			key("concurrency", concurrencyObject().kind(), func(s *rawStage) *val[rawConcurrency] { return &s.concurrency }),
 			key("on_failure", onFailure(), func(s *rawStage) *val[OnFailure] { return &s.onFailure }),
 			key("on_worker_lost", word(LostFail, LostRerun), func(s *rawStage) *val[string] { return &s.onWorkerLost }),
 		},
@@ -112,7 +119,8 @@ func stageObject() *object[rawStage] {
 // stepObject is a step, or a group of steps that run in parallel.
 func stepObject() *object[rawStep] {
 	o := memberObject()
-	o.def, o.never = "step", nil
+	o.def = "step"
+	delete(o.never, "parallel")
 	o.forms = append(o.forms, objectForm{groupForm, "parallel", "a parallel group", "group", "set it on the steps of the group"})
 	o.fields = append(o.fields, only(groupForm,
 		key("parallel", someOf(memberObject().kind(), "steps"), func(s *rawStep) *val[[]val[rawStep]] { return &s.parallel }),
@@ -123,14 +131,18 @@ func stepObject() *object[rawStep] {
 
 // memberObject is a step that holds no others.
 func memberObject() *object[rawStep] {
+	never := map[string]string{
+		"parallel":      "a parallel group holds no other group",
+		"concurrency":   "groups bound stages and pipelines: set it on the stage",
+		"claim_timeout": "it stands in dedup: dedup: {key: …, claim_timeout: 5m}",
+	}
 	o := &object[rawStep]{
 		name: "a step",
 		def:  "member",
 		later: []string{
-			"image", "artifacts", "resources", "dedup", "risk", "runs_on", "finally", "concurrency", "services",
-			"rollback", "clean", "temp_dir", "wait_timeout", "claim_timeout",
+			"image", "artifacts", "resources", "runs_on", "finally", "services", "rollback", "clean", "temp_dir", "wait_timeout",
 		},
-		never: map[string]string{"parallel": "a parallel group holds no other group"},
+		never: never,
 		forms: []objectForm{
 			{runForm, "run", "a step that runs a script", "runStep", "remove it"},
 			{usesForm, "uses", "a step with uses", "usesStep", "remove it"},
@@ -144,6 +156,8 @@ func memberObject() *object[rawStep] {
 	o.fields = append(o.fields, only(runForm|usesForm,
 		key("timeout", duration(time.Millisecond), func(s *rawStep) *val[time.Duration] { return &s.timeout }),
 		key("retry", retryObject().kind(), func(s *rawStep) *val[rawRetry] { return &s.retry }),
+		key("dedup", stepDedupObject().kind(), func(s *rawStep) *val[rawDedup] { return &s.dedup }),
+		key("risk", word(RiskHigh, RiskLow), func(s *rawStep) *val[Risk] { return &s.risk }),
 	)...)
 	o.fields = append(o.fields, only(usesForm,
 		key("uses", usesType(), func(s *rawStep) *val[string] { return &s.uses }),

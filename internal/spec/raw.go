@@ -19,6 +19,9 @@ type rawFile struct {
 	secrets                     val[[]val[string]]
 	stages                      val[[]val[rawStage]]
 	finally                     val[[]val[rawStep]]
+	dedup                       val[rawDedup]
+	concurrency                 val[rawConcurrency]
+	risk                        val[Risk]
 	timeout                     val[time.Duration]
 	finallyTimeout, releaseTime val[time.Duration]
 }
@@ -51,6 +54,7 @@ type rawStage struct {
 	steps        val[[]val[rawStep]]
 	finally      val[[]val[rawStep]]
 	artifacts    val[[]val[string]]
+	concurrency  val[rawConcurrency]
 	onFailure    val[OnFailure]
 	onWorkerLost val[string]
 }
@@ -82,6 +86,22 @@ type rawStep struct {
 	onFailure   val[OnFailure]
 	outputs     val[[]val[string]]
 	limits      val[rawLimits]
+	dedup       val[rawDedup]
+	risk        val[Risk]
+}
+
+type rawDedup struct {
+	key          val[string]
+	window       val[time.Duration]
+	onDuplicate  val[string]
+	onMismatch   val[string]
+	claimTimeout val[time.Duration]
+}
+
+type rawConcurrency struct {
+	group  val[string]
+	limit  val[int]
+	onFull val[string]
 }
 
 type rawCommand struct {

@@ -165,6 +165,7 @@ func mutate(n *yaml.Node, try func(what string)) {
 	before := *n
 	for _, text := range []string{
 		"", "x", "' '", "12", "1.5", "true", "5m", "10MiB", "2024-01-01", "[]", "[x]", "[{}]", "{}", "{a: b}", "rollback", "'${{ x }}'",
+		"auto", "replace", "high", "{key: x}", "{group: x}",
 	} {
 		var doc yaml.Node
 		if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
@@ -186,7 +187,7 @@ func mutate(n *yaml.Node, try func(what string)) {
 		n.Content = append(append([]*yaml.Node{}, before.Content[:i]...), before.Content[i+2:]...)
 		try(fmt.Sprintf("line %d: without %s", before.Line, before.Content[i].Value))
 	}
-	for _, extra := range []string{"unknown", "timeout", "run", "parallel", "git", "x-y", "BELAY_Z", "dedup", "when"} {
+	for _, extra := range []string{"unknown", "timeout", "run", "parallel", "git", "x-y", "BELAY_Z", "dedup", "concurrency", "risk", "when"} {
 		if slices.ContainsFunc(before.Content, func(c *yaml.Node) bool { return c.Value == extra }) {
 			continue
 		}

@@ -41,6 +41,8 @@ func sizeOf(e entry[string]) int { return len(e.key) + len("=") + len(e.val.v) +
 
 // stepContext is what checking the steps of a stage needs to know.
 type stepContext struct {
+	// stage is nil for the finally steps of the pipeline.
+	stage  *rawStage
 	holder holder
 	scopes stageScopes
 	// names are those taken so far in the stage.
@@ -87,6 +89,7 @@ func (c *checker) step(in val[rawStep], ctx stepContext) Step {
 	if raw.with.given() {
 		c.parameters(raw.with.node, ctx.scopes.steps)
 	}
+	c.stepOnce(raw, ctx, &out)
 	if raw.parallel.given() {
 		ctx.scopes.before.begin(raw.parallel.v)
 	}
@@ -110,12 +113,16 @@ func (c *checker) runStep(in val[rawStep], ctx stepContext, out *Step) {
 	c.stepEnv(in, ctx.holder)
 	c.stepOutputs(raw.outputs.v)
 	c.template(raw.workingDir, ctx.scopes.steps)
-	if len(raw.env.v) == 0 {
-		return
-	}
+	c.templates(raw.env.v, ctx.ownScope(raw.env.v))
+}
+
+// ownScope is what the env and the key of a step with these variables may read.
+func (ctx stepContext) ownScope(own []entry[string]) *scope {
 	names := ctx.scopes.steps
-	names = names.with(map[string]*expr.Name{"env": ownEnv(names.names["env"], raw.env.v)})
-	c.templates(raw.env.v, names)
+	if len(own) == 0 {
+		return names
+	}
+	return names.with(map[string]*expr.Name{"env": ownEnv(names.names["env"], own)})
 }
 
 func (c *checker) uniqueStep(name val[string], names map[string]*yaml.Node) {
