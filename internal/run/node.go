@@ -1,6 +1,8 @@
 package run
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -43,6 +45,23 @@ const FinallyStage = "finally"
 // tenant/project/pipeline/r/<request id>.
 func ID(tenant, project, pipeline, requestID string) string {
 	return strings.Join([]string{part(tenant), part(project), part(pipeline), "r", ascii(requestID)}, "/")
+}
+
+// KeyedID builds the workflow id of a run that has a de-duplication key:
+// tenant/project/pipeline/k/<key>.
+func KeyedID(tenant, project, pipeline, key string) string {
+	return strings.Join([]string{part(tenant), part(project), part(pipeline), "k", ascii(ShortKey(key))}, "/")
+}
+
+// ShortKey is a de-duplication key as ids and search attributes hold it: one
+// that is long is cut, and told from others by a hash.
+func ShortKey(key string) string {
+	const most, head, hash = 200, 160, 16
+	if len(key) <= most {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return strings.ToValidUTF8(key[:head], "") + "~" + hex.EncodeToString(sum[:hash])
 }
 
 // ChildID builds the workflow id of a stage. It holds the run key, so that a

@@ -34,6 +34,17 @@ func TestIDsArePrintableASCII(t *testing.T) {
 	require.Equal(t, -1, strings.IndexFunc(child, func(r rune) bool { return r <= ' ' || r > '~' }))
 }
 
+func TestKeyedIDs(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "acme/web/shop/k/v1%20%25+prod", run.KeyedID("acme", "web", "shop", "v1 %+prod"))
+	require.NotEqual(t, run.KeyedID("a", "b", "c", "r/1"), run.ID("a", "b", "c", "r/1"))
+	long := strings.Repeat("é", 400)
+	require.Equal(t, strings.Repeat("k", 200), run.ShortKey(strings.Repeat("k", 200)))
+	require.LessOrEqual(t, len(run.ShortKey(long)), 200)
+	require.NotEqual(t, run.ShortKey(long+"a"), run.ShortKey(long+"b"))
+	require.Less(t, len(run.KeyedID("t", "p", "n", strings.Repeat("é", 512))), 900)
+}
+
 func TestEveryTriggerHasAState(t *testing.T) {
 	t.Parallel()
 	for trigger, want := range map[run.Trigger]run.Status{
@@ -42,7 +53,7 @@ func TestEveryTriggerHasAState(t *testing.T) {
 		run.TriggerStepTimeout: run.TimedOut, run.TriggerCommandTimeout: run.TimedOut,
 		run.TriggerDependencyFailed: run.Skipped, run.TriggerDependencyUnavailable: run.Failed,
 		run.TriggerExitCode: run.Failed, run.TriggerProcessCrashed: run.Failed, run.TriggerWorkerLost: run.Failed,
-		run.TriggerLimitExceeded: run.Failed, run.TriggerInvalid: run.Failed,
+		run.TriggerLimitExceeded: run.Failed, run.TriggerInvalid: run.Failed, run.TriggerGroupFull: run.Failed,
 	} {
 		require.Equal(t, want, trigger.Status(), trigger)
 		require.True(t, trigger.Known(), trigger)
