@@ -70,6 +70,9 @@ type Claim struct {
 	// Dead is the token of an in-flight claim whose owner is proved dead: it
 	// is taken over if it is still that one.
 	Dead int64
+	// Replicate waits a moment for a replica to have the claim, where Redis has
+	// any, so that it outlives a failover. What is at high risk asks for it.
+	Replicate bool
 }
 
 // Decision is the answer to a claim.
@@ -111,6 +114,10 @@ type Verdict struct {
 	Expired bool
 	// Local: answered by the local tier.
 	Local bool
+	// Replicated: a replica has the claim, where that was asked for.
+	Replicated bool
+	// At is when it was decided, by Redis's clock.
+	At time.Time
 }
 
 // Record is a claim as Redis keeps it.
@@ -157,6 +164,9 @@ type Settlement struct {
 	// Window is how long a completed one blocks from now.
 	Window time.Duration
 	Result Result
+	// Grant is the claim as it was granted, if it is at hand: with it a claim
+	// that Redis has lost since is put back in full before it ends.
+	Grant *Record
 }
 
 // ErrNotOwner is returned where somebody changes a claim that is not theirs any

@@ -1,0 +1,158 @@
+package dedup
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// MaxSummary is how many bytes of a summary, and MaxOutputs how many bytes of
+	// outputs, a record keeps; larger outputs go to the store.
+	MaxSummary = 4 << 10
+	MaxOutputs = 4 << 10
+	maxMessage = 1 << 10
+	maxSender  = 256
+)
+
+// errDamaged is returned where Redis holds something that is no record.
+var errDamaged = errors.New("damaged record")
+
+// document is the part of a record that is one field, as JSON.
+type document struct {
+	Key     Key     `json:"key"`
+	Owner   Owner   `json:"owner"`
+	Request Request `json:"request"`
+}
+
+// encode writes the document. It cannot fail: it holds nothing but strings and a
+// time.
+func (d document) encode() (string, error) {
+	d.Request.Sender = cut(d.Request.Sender, maxSender)
+	if err := d.Key.check(); err != nil {
+		return "", err
+	}
+	if len(d.Request.ID) > maxRequestID {
+		return "", fmt.Errorf("a request id has at most %d bytes, this one %d", maxRequestID, len(d.Request.ID))
+	}
+	b, err := json.Marshal(d)
+	return string(b), err
+}
+
+// who is an owner as scripts compare it. A run key has no slash.
+func (o Owner) who() string { return o.RunKey + "/" + o.Node }
+
+// stored is a record and what only this package needs of it.
+type stored struct {
+	Record
+	// only says that there was never another grant under the key.
+	only bool
+}
+
+// decode reads the fields of a hash, name and value in turn.
+func decode(v any) (stored, error) {
+	flat, ok := v.([]any)
+	if !ok || len(flat)%2 != 0 {
+		return stored{}, errDamaged
+	}
+	fields := make(map[string]string, len(flat)/2)
+	for i := 0; i < len(flat); i += 2 {
+		name, ok1 := flat[i].(string)
+		value, ok2 := flat[i+1].(string)
+		if !ok1 || !ok2 {
+			return stored{}, errDamaged
+		}
+		fields[name] = value
+	}
+	r, err := decodeFields(fields)
+	if err != nil {
+		return stored{}, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	return r, nil
+}
+
+func decodeFields(fields map[string]string) (stored, error) {
+	var d document
+	if err := json.Unmarshal([]byte(fields["claim"]), &d); err != nil {
+		return stored{}, err
+	}
+	r := stored{only: fields["only"] == "1", Record: Record{
+		Key: d.Key, Owner: d.Owner, Request: d.Request,
+		State: State(fields["state"]), Fingerprint: fields["fingerprint"],
+	}}
+	var err1, err2, err3 error
+	r.Token, err1 = strconv.ParseInt(fields["token"], 10, 64)
+	r.Generation, err2 = strconv.Atoi(fields["generation"])
+	at, err3 := strconv.ParseInt(fields["claimed_at"], 10, 64)
+	r.ClaimedAt = time.UnixMicro(at).UTC()
+	ended, err4 := moment(fields["ended_at"])
+	until, err5 := moment(fields["until"])
+	r.EndedAt, r.Until = ended, until
+	if text := fields["result"]; text != "" {
+		if err := json.Unmarshal([]byte(text), &r.Result); err != nil {
+			return stored{}, err
+		}
+	}
+	return r, errors.Join(err1, err2, err3, err4, err5)
+}
+
+// moment reads a time in µs, nil where there is none.
+func moment(us string) (*time.Time, error) {
+	if us == "" {
+		return nil, nil //nolint:nilnil // no time is a value here
+	}
+	n, err := strconv.ParseInt(us, 10, 64)
+	t := time.UnixMicro(n).UTC()
+	return &t, err
+}
+
+// encode writes a result within its bounds: texts for people are cut, but
+// outputs, which other steps rely on, are refused.
+func (r Result) encode() (string, error) {
+	r.Summary = cut(r.Summary, MaxSummary)
+	if r.Cause != nil {
+		cause := *r.Cause
+		cause.Message = cut(cause.Message, maxMessage)
+		r.Cause = &cause
+	}
+	size := 0
+	for name, value := range r.Outputs {
+		size += len(name) + len(value)
+	}
+	if size > MaxOutputs {
+		return "", fmt.Errorf("%d bytes of outputs: more than %d go to the store, by reference", size, MaxOutputs)
+	}
+	b, err := json.Marshal(r)
+	return string(b), err
+}
+
+// cut shortens s to at most n bytes, between characters.
+func cut(s string, n int) string {
+	const more = "…"
+	if len(s) <= n {
+		return s
+	}
+	n -= len(more)
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + more
+}
+
+// over reports whether the record blocks and answers nobody any more.
+func (r Record) over(now time.Time) bool {
+	switch r.State {
+	case Running:
+		return false
+	case Completed:
+		return r.Until == nil || !r.Until.After(now)
+	case Failed, Canceled:
+		return r.EndedAt == nil || now.Sub(*r.EndedAt) >= lateFor
+	case Released:
+		return true
+	}
+	return true
+}
