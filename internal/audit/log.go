@@ -39,8 +39,9 @@ type Options struct {
 	Entries int
 	// Retention is how long an entry is kept. Defaults to RetentionDefault.
 	Retention time.Duration
-	// Timeout bounds each write: an audit never holds up a run for longer.
-	// Defaults to TimeoutDefault.
+	// Timeout bounds each write, with a client that heeds the deadlines of
+	// contexts: an audit never holds up a run for longer. Defaults to
+	// TimeoutDefault.
 	Timeout time.Duration
 	// Later keeps entries that could not be written until Flush writes them.
 	// Only a process that calls Flush sets it.
@@ -79,9 +80,13 @@ func New(rdb redis.UniversalClient, opts Options) *Log {
 // been logged and counted, and should not stop the run that the entry is about.
 func (l *Log) Write(ctx context.Context, e Entry) error {
 	e.clip()
+	began := time.Now().UTC()
 	fresh, err := l.add(ctx, &e)
 	switch {
 	case err != nil:
+		if e.At.IsZero() {
+			e.At = began
+		}
 		l.keep(e, err)
 		return err
 	case fresh:
@@ -157,9 +162,6 @@ func (l *Log) tell(e *Entry) {
 
 // keep puts an entry aside that could not be written, or gives it up.
 func (l *Log) keep(e Entry, err error) {
-	if e.At.IsZero() {
-		e.At = time.Now().UTC()
-	}
 	l.mu.Lock()
 	lost := !l.opts.Later || len(l.backlog) >= maxBacklog
 	if !lost {
