@@ -72,6 +72,10 @@ func ChildID(id, runKey, stageNode string) string {
 
 // escape percent-encodes what would break a node path apart.
 func escape(s string) string {
+	const apart = "%][,=/"
+	if !strings.ContainsAny(s, apart) {
+		return s
+	}
 	return strings.NewReplacer("%", "%25", "]", "%5D", "[", "%5B", ",", "%2C", "=", "%3D", "/", "%2F").Replace(s)
 }
 

@@ -51,6 +51,8 @@ type checker struct {
 	stageCache map[string]*expr.Name
 	// keys are those of all matrices.
 	keys []matrixKey
+	// tenants are the inputs by which tenants are told apart.
+	tenants []string
 	// keyed are the steps with a key, by its text.
 	keyed map[string][]keyedStep
 	// legWork counts the legs compared so far.
@@ -66,6 +68,7 @@ func (p *parser) check(raw rawFile) *File {
 		keyed: map[string][]keyedStep{},
 	}
 	c.file.Inputs = c.inputs(raw.inputs.v)
+	c.tenants = tenantInputs(c.file.Inputs)
 	c.baseScope, c.pipelineEnv = c.base(), envGroup(raw.env.v)
 	c.declareSecrets()
 	c.declareStages()

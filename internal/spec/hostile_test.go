@@ -36,6 +36,15 @@ func deepBomb() string {
 	return b.String()
 }
 
+// many256 are as many values as a matrix may have legs.
+func many256() string {
+	var b strings.Builder
+	for i := range 256 {
+		fmt.Fprintf(&b, "v%d, ", i)
+	}
+	return strings.TrimSuffix(b.String(), ", ")
+}
+
 func hostile() map[string]string {
 	const all = spec.MaxFile / 4 // what is worse than linear shows well before the limit
 	header, steps := "name: p\nstages: ", "name: p\nstages:\n  - name: a\n    steps:\n"
@@ -79,19 +88,26 @@ func hostile() map[string]string {
 		"many inputs":               "name: p\ninputs:\n" + many("  i%d: {default: x}\n", all-200) + "stages: [{name: a, steps: [{name: s, run: x}]}]\n",
 		"many variables":            "name: p\nenv:\n" + many("  V%d: x\n", all/2) + "stages:\n  - name: a\n    steps:\n" + many("      - {name: s%d, run: x, env: {A: '${{ env.V1 }}'}}\n", all/2-100),
 		"many secrets":              "name: p\nsecrets: [" + many("S%d, ", all-200) + "]\nstages: [{name: a, steps: [{name: s, run: x, secrets: [T]}]}]\n",
-		"spaces":                    strings.Repeat(" ", all),
-		"line breaks":               strings.Repeat("\n", all),
-		"carriage returns":          strings.Repeat("a: b\r", all/5),
-		"comments":                  strings.Repeat("#\n", all/2),
-		"documents":                 strings.Repeat("---\n", all/4),
-		"tags":                      header + strings.Repeat("!a ", all/3),
-		"percent signs":             strings.Repeat("%", all),
-		"colons":                    strings.Repeat("a:", all/2),
-		"commas":                    header + "[" + strings.Repeat(",", all),
-		"tabs":                      header + "\n" + strings.Repeat("\t", all),
-		"half a character":          header + "\xe2\x82",
-		"over the limit":            strings.Repeat("x", spec.MaxFile+1),
-		"far over the limit":        strings.Repeat("- x\n", 4*spec.MaxFile),
+		"many keyed steps": "name: p\ninputs: {t: {default: x}}\nstages:\n  - name: a\n    matrix: {a: [" + many256() + "]}\n    steps:\n" +
+			many("      - {name: s%[1]d, run: x, dedup: {key: 'k%[1]d-${{ matrix.a }}-${{ inputs.t }}'}}\n", all-200),
+		"the same key in many legs": "name: p\nstages:\n" + many("  - name: s%[1]d\n    matrix: {a: ["+many256()+"]}\n    steps: [{name: s, run: x, dedup: {key: 'k${{ matrix.a }}${{ env.A }}'}}]\n    env: {A: '%[1]d'}\n", all-200),
+		"keys of many variables": "name: p\nenv:\n" + many("  V%[1]d: x\n", all/2) + "stages:\n  - name: a\n    steps:\n" +
+			many("      - {name: s%[1]d, run: x, dedup: {key: '${{ env.V%[1]d }}-%[1]d'}}\n", all/2-100),
+		"many inputs and keys": "name: p\ninputs:\n" + many("  tenant%d_org: {default: x}\n", all/2) + "stages:\n  - name: a\n    steps:\n" +
+			many("      - {name: s%[1]d, run: x, dedup: {key: 'k%[1]d-${{ inputs.tenant0_org }}'}}\n", all/2-200),
+		"spaces":             strings.Repeat(" ", all),
+		"line breaks":        strings.Repeat("\n", all),
+		"carriage returns":   strings.Repeat("a: b\r", all/5),
+		"comments":           strings.Repeat("#\n", all/2),
+		"documents":          strings.Repeat("---\n", all/4),
+		"tags":               header + strings.Repeat("!a ", all/3),
+		"percent signs":      strings.Repeat("%", all),
+		"colons":             strings.Repeat("a:", all/2),
+		"commas":             header + "[" + strings.Repeat(",", all),
+		"tabs":               header + "\n" + strings.Repeat("\t", all),
+		"half a character":   header + "\xe2\x82",
+		"over the limit":     strings.Repeat("x", spec.MaxFile+1),
+		"far over the limit": strings.Repeat("- x\n", 4*spec.MaxFile),
 	}
 }
 

@@ -13,7 +13,7 @@ var (
 	// exprRE finds expressions, well enough to look at what is between them.
 	exprRE = regexp.MustCompile(`\$\{\{.*?\}\}`)
 	// shellRE finds what a shell would replace.
-	shellRE = regexp.MustCompile("\\$\\(|\\$[A-Za-z_{]|`")
+	shellRE = regexp.MustCompile("\\$\\(|\\$[{]?[A-Za-z_][A-Za-z0-9_]*|`")
 )
 
 // lintKey warns of keys that never find a duplicate, that find only duplicates,
@@ -24,6 +24,7 @@ func (c *checker) lintKey(k val[string], origins []origin) {
 	if !changing && !slices.ContainsFunc(origins, origin.varies) {
 		c.p.warnf(k.node, `name what it is about: key: "deploy-${{ inputs.version }}"`,
 			"the key is always equal: it reads nothing that differs between two requests, so that all of them are duplicates of each other")
+		return
 	}
 	c.lintTenants(k, origins)
 }
@@ -80,13 +81,25 @@ func (c *checker) lintText(k val[string], what string) {
 // lintTenants warns of a key that does not read an input by which tenants are
 // told apart: Belay knows its own tenants only.
 func (c *checker) lintTenants(k val[string], origins []origin) {
-	for _, in := range c.file.Inputs {
-		read := func(o origin) bool { return o.Path[0] == "inputs" && o.Path[1] == in.Name }
-		if looksLikeTenant(in.Name) && !slices.ContainsFunc(origins, read) {
-			c.p.warnf(k.node, "add ${{ inputs."+in.Name+" }} to the key",
-				"the key does not read the input %s: the same request of two of them counts as one", in.Name)
+	for _, name := range c.tenants {
+		read := func(o origin) bool { return o.Path[0] == "inputs" && o.Path[1] == name }
+		if !slices.ContainsFunc(origins, read) {
+			c.p.warnf(k.node, "add ${{ "+expr.Written("inputs", name)+" }} to the key",
+				"the key does not read the input %s: the same request of two of them counts as one", name)
+			return // said of one of them, it is understood
 		}
 	}
+}
+
+// tenantInputs are the inputs by which tenants are told apart.
+func tenantInputs(inputs []Input) []string {
+	var names []string
+	for _, in := range inputs {
+		if looksLikeTenant(in.Name) {
+			names = append(names, in.Name)
+		}
+	}
+	return names
 }
 
 // looksUnique reports whether a name is one of a time or of a random value.

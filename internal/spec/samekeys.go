@@ -152,15 +152,17 @@ func writtenKeys(keys []string) string {
 	return joined(out, "and")
 }
 
-// project is what of a leg some keys of it say.
+// project is what of a leg some keys of it say, for comparison only.
 func project(leg run.Leg, keys []string) string {
-	part := run.Leg{}
-	for _, k := range keys {
-		if v, ok := leg[k]; ok {
-			part[k] = v
-		}
+	if len(keys) == 1 {
+		return leg[keys[0]] // a value is never empty
 	}
-	return part.String()
+	var b strings.Builder
+	for _, k := range keys {
+		b.WriteString(leg[k])
+		b.WriteByte('\n') // in no value
+	}
+	return b.String()
 }
 
 func (c *checker) someMatrixKey(stage *rawStage) string {
