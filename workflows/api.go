@@ -19,6 +19,9 @@ const (
 	// steps) and a run.Stage from a stage.
 	StatusQuery = "status"
 
+	// GroupStateQuery returns the GroupState of a concurrency group.
+	GroupStateQuery = "state"
+
 	// NowSignal, sent to a pipeline before or after a cancel, leaves out what
 	// finally steps have not run yet and ends those that run. No payload.
 	NowSignal = "now"

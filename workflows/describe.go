@@ -30,7 +30,7 @@ func (p *pipeline) describe(ctx workflow.Context) {
 			d.add(l.doc.Node, l.doc.Status, l.doc.Cause)
 		}
 	}
-	workflow.SetCurrentDetails(ctx, d.markdown(p.doc.Status, p.doc.Cause, nil))
+	workflow.SetCurrentDetails(ctx, d.markdown(p.doc.Status, p.doc.Cause, p.doc.WaitingFor))
 }
 
 // describer collects the lines and counts of a description.
@@ -62,6 +62,9 @@ func (d *describer) markdown(status run.Status, cause *run.Cause, waiting *run.W
 	}
 	if waiting != nil {
 		fmt.Fprintf(&b, ", waiting for %s %s", waiting.Kind, waiting.Name)
+		if waiting.Position > 0 {
+			fmt.Fprintf(&b, " (place %d, held by `%s`)", waiting.Position, waiting.Holder)
+		}
 	}
 	b.WriteString("\n\n")
 	for i, s := range run.Statuses() {

@@ -31,6 +31,7 @@ type pipeline struct {
 	// skipped.
 	blocked  *run.Cause
 	children workflow.Semaphore
+	slot     *slot // in the pipeline's concurrency group
 	// outputBytes is the size of all outputs so far.
 	outputBytes int
 	now         bool // leave out finally
@@ -53,6 +54,7 @@ func Pipeline(ctx workflow.Context, in PipelineInput) (*run.Document, error) {
 	}
 	p.body(ctx)
 	p.runFinally(ctx)
+	p.leaveSlot(ctx)
 	return p.close(ctx)
 }
 
@@ -123,6 +125,7 @@ func (p *pipeline) body(ctx workflow.Context) {
 	defer cancel()
 	p.halt.cancel = cancel
 	p.heed(ctx)
+	p.takeSlot(work)
 	p.startClock(work)
 	wg := workflow.NewWaitGroup(ctx)
 	for _, n := range p.nodes {

@@ -40,6 +40,8 @@ type stage struct {
 	again      bool // the stage is to begin anew, on whatever host
 	// movedForFinally: the finally steps run on another host than the others.
 	movedForFinally bool
+	slot            *slot      // in the stage's concurrency group
+	keptOut         bool       // it never had that slot
 	bodyOver        bool       // only finally and release are left
 	above           *run.Cause // why the stage was cancelled from above, once known
 }
@@ -55,6 +57,7 @@ func Stage(ctx workflow.Context, in StageInput) (*run.Stage, error) {
 	s.body(ctx)
 	s.runFinally(ctx)
 	s.release(ctx)
+	s.leaveSlot(ctx)
 	return s.close(ctx)
 }
 
@@ -123,17 +126,25 @@ func (s *stage) body(ctx workflow.Context) {
 	s.halt.cancel = cancel
 	defer cancel()
 	s.heed(ctx)
-	s.startClock(work)
-	for rerun := 0; ; rerun++ {
-		s.attempt(work)
-		if !s.again || rerun == maxReruns || s.halt.on() {
-			break
-		}
-		s.startOver(rerun)
+	if s.takeSlot(work) {
+		s.startClock(work)
+		s.attempts(work)
 	}
 	awaitHalt(ctx, &s.halt)
 	s.bodyOver = true
 	s.skipRest()
+}
+
+// attempts runs the stage, again and again where the host is lost and the file
+// says so.
+func (s *stage) attempts(ctx workflow.Context) {
+	for rerun := 0; ; rerun++ {
+		s.attempt(ctx)
+		if !s.again || rerun == maxReruns || s.halt.on() {
+			return
+		}
+		s.startOver(rerun)
+	}
 }
 
 // attempt takes a host and runs the stage's steps on it.
@@ -176,7 +187,7 @@ func (s *stage) startOver(rerun int) {
 }
 
 // startClock stops the stage when its timeout is over. It counts from the start
-// of the stage.
+// of the stage, which a wait for a concurrency group comes before.
 func (s *stage) startClock(ctx workflow.Context) {
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		timer := workflow.NewTimerWithOptions(ctx, s.spec.Timeout, workflow.TimerOptions{Summary: "timeout of the stage"})
@@ -221,6 +232,9 @@ func (s *stage) close(ctx workflow.Context) (*run.Stage, error) {
 		s.doc.Status, s.doc.Cause = s.halt.status, s.halt.cause
 	case s.failed.status != "":
 		s.doc.Status, s.doc.Cause = s.failed.status, s.failed.cause
+	}
+	if s.keptOut {
+		s.doc.StartedAt = nil
 	}
 	now := workflow.Now(ctx)
 	s.doc.EndedAt, s.doc.WaitingFor, s.doc.Outputs = &now, nil, s.outputs

@@ -11,10 +11,11 @@ import (
 
 // runFinally runs the stage's finally steps, however the others ended, in time
 // of their own that no cancel takes from them. They are left out where somebody
-// asked for --now, and where the stage was cancelled before it had a host.
+// asked for --now, and where the stage was cancelled before it had a host or its
+// slot in a concurrency group.
 func (s *stage) runFinally(ctx workflow.Context) {
 	steps := s.spec.Finally
-	if len(steps) == 0 || s.now || (s.needsHost() && s.host == nil) {
+	if len(steps) == 0 || s.now || s.keptOut || (s.needsHost() && s.host == nil) {
 		return
 	}
 	d, _ := workflow.NewDisconnectedContext(ctx)

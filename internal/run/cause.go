@@ -21,6 +21,9 @@ const (
 	TriggerLimitExceeded         Trigger = "limit_exceeded"
 	TriggerMaintenance           Trigger = "maintenance"
 	TriggerInvalid               Trigger = "invalid"
+	// TriggerGroupFull: its concurrency group was full, and the file says that
+	// it is to be refused then.
+	TriggerGroupFull Trigger = "group_full"
 )
 
 // ErrorDuplicate is the type of the application error with which a run ends
@@ -67,7 +70,7 @@ func (t Trigger) Status() Status {
 	case TriggerDependencyFailed:
 		return Skipped
 	case TriggerExitCode, TriggerProcessCrashed, TriggerWorkerLost, TriggerLimitExceeded,
-		TriggerDependencyUnavailable, TriggerInvalid:
+		TriggerDependencyUnavailable, TriggerInvalid, TriggerGroupFull:
 		return Failed
 	}
 	return Failed
@@ -78,7 +81,8 @@ func (t Trigger) Known() bool {
 	switch t {
 	case TriggerUser, TriggerSuperseded, TriggerPipelineTimeout, TriggerStageTimeout, TriggerStepTimeout,
 		TriggerCommandTimeout, TriggerDependencyFailed, TriggerDependencyUnavailable, TriggerExitCode,
-		TriggerProcessCrashed, TriggerWorkerLost, TriggerLimitExceeded, TriggerMaintenance, TriggerInvalid:
+		TriggerProcessCrashed, TriggerWorkerLost, TriggerLimitExceeded, TriggerMaintenance, TriggerInvalid,
+		TriggerGroupFull:
 		return true
 	}
 	return false

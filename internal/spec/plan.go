@@ -161,7 +161,7 @@ func (o OnFailure) For(t run.Trigger) Action {
 	case run.TriggerWorkerLost:
 		return o.Lost
 	case run.TriggerUser, run.TriggerSuperseded, run.TriggerDependencyFailed,
-		run.TriggerDependencyUnavailable, run.TriggerMaintenance:
+		run.TriggerDependencyUnavailable, run.TriggerMaintenance, run.TriggerGroupFull:
 		return o.Default
 	}
 	return o.Default

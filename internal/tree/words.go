@@ -32,7 +32,7 @@ func CauseWords(c *run.Cause, node string) string {
 		s = join([]string{"because of " + source, c.Message}, ": ")
 	case run.TriggerPipelineTimeout, run.TriggerStageTimeout, run.TriggerStepTimeout, run.TriggerCommandTimeout,
 		run.TriggerDependencyUnavailable, run.TriggerExitCode, run.TriggerProcessCrashed,
-		run.TriggerWorkerLost, run.TriggerLimitExceeded, run.TriggerInvalid:
+		run.TriggerWorkerLost, run.TriggerLimitExceeded, run.TriggerInvalid, run.TriggerGroupFull:
 		s = join([]string{source, cmp.Or(c.Message, triggerWords(c.Trigger))}, ": ")
 	default:
 		s = join([]string{source, triggerWords(c.Trigger), c.Message}, ": ")
@@ -58,7 +58,7 @@ func triggerWords(t run.Trigger) string {
 	case run.TriggerPipelineTimeout, run.TriggerStageTimeout, run.TriggerStepTimeout, run.TriggerCommandTimeout,
 		run.TriggerDependencyFailed, run.TriggerDependencyUnavailable, run.TriggerExitCode,
 		run.TriggerProcessCrashed, run.TriggerWorkerLost, run.TriggerLimitExceeded,
-		run.TriggerMaintenance, run.TriggerInvalid:
+		run.TriggerMaintenance, run.TriggerInvalid, run.TriggerGroupFull:
 		return strings.ReplaceAll(string(t), "_", " ")
 	}
 	return string(t)

@@ -14,6 +14,7 @@ import (
 // said here and nowhere else.
 type registered struct {
 	control *activities.Control
+	groups  *activities.Groups
 	binder  *activities.Binder
 	steps   *activities.Steps
 	light   *activities.Light
@@ -24,7 +25,9 @@ type registered struct {
 func (a *registered) registerWorkflows(r worker.Registry) {
 	r.RegisterWorkflowWithOptions(workflows.Pipeline, workflow.RegisterOptions{Name: workflows.PipelineWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Stage, workflow.RegisterOptions{Name: workflows.StageWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Group, workflow.RegisterOptions{Name: activities.GroupWorkflow})
 	r.RegisterActivity(a.control)
+	r.RegisterActivity(a.groups)
 	// Steps that do nothing but pass control run beside the workflows.
 	r.RegisterActivity(a.light)
 }
@@ -43,6 +46,7 @@ func (w *Worker) newActivities() *registered {
 	t := w.deps.temporal
 	return &registered{
 		control: activities.NewControl(t.Client, t.Namespace),
+		groups:  activities.NewGroups(t.Client, t.Namespace),
 		binder:  activities.NewBinder(w.host),
 		light:   activities.NewLight(),
 		steps: activities.NewSteps(activities.StepsConfig{

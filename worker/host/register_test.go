@@ -47,7 +47,7 @@ func (r *registry) RegisterNexusService(*nexus.Service)                         
 func TestRegistered(t *testing.T) {
 	t.Parallel()
 	acts := &registered{
-		control: new(activities.Control), binder: new(activities.Binder),
+		control: new(activities.Control), groups: new(activities.Groups), binder: new(activities.Binder),
 		steps: new(activities.Steps), light: new(activities.Light),
 	}
 	var workflows, steps, host, light registry
@@ -56,8 +56,10 @@ func TestRegistered(t *testing.T) {
 	acts.registerHost(&host)
 	acts.registerLight(&light)
 
-	require.Equal(t, []string{"Pipeline", "Stage"}, workflows.workflows)
-	require.Equal(t, []string{"CancelCause", "HostAlive", "Plan", "RunLight"}, workflows.activities)
+	require.Equal(t, []string{"Pipeline", "Stage", "Group"}, workflows.workflows)
+	require.Equal(t, []string{
+		"AcquireSlot", "CancelCause", "HostAlive", "Plan", "ReleaseSlot", "RunLight", "SlotOwners", "SupersedeSlots",
+	}, workflows.activities)
 	require.Equal(t, []string{"Bind"}, steps.activities)
 	require.Equal(t, []string{"End", "Prepare", "Release", "RunStep", "SaveArtifacts"}, host.activities)
 	require.Equal(t, []string{"RunLight"}, light.activities)

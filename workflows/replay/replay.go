@@ -10,10 +10,11 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"belay.run/activities"
 	"belay.run/workflows"
 )
 
-// Check replays the history of a pipeline or a stage. It fails where the
+// Check replays the history of a pipeline, a stage or a group. It fails where the
 // workflows would now do something else than they did: a worker with this code
 // could not go on with that run.
 func Check(history *historypb.History) error {
@@ -26,6 +27,7 @@ func Check(history *historypb.History) error {
 	}
 	replayer.RegisterWorkflowWithOptions(workflows.Pipeline, workflow.RegisterOptions{Name: workflows.PipelineWorkflow})
 	replayer.RegisterWorkflowWithOptions(workflows.Stage, workflow.RegisterOptions{Name: workflows.StageWorkflow})
+	replayer.RegisterWorkflowWithOptions(workflows.Group, workflow.RegisterOptions{Name: activities.GroupWorkflow})
 	started := history.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes()
 	err = replayer.ReplayWorkflowHistoryWithOptions(nil, history, worker.ReplayWorkflowHistoryOptions{
 		// The ids of stages are made of those of the run.

@@ -1,0 +1,24 @@
+package run
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+// maxGroupPart bounds the name of a group in its workflow id, in bytes: ids have
+// at most 1,000 characters in Temporal.
+const maxGroupPart = 200
+
+// GroupID builds the workflow id of a concurrency group:
+// tenant/project/group/<name>. A long name is cut, and its hash tells it from
+// others that begin alike.
+func GroupID(tenant, project, name string) string {
+	short := part(name)
+	if len(short) > maxGroupPart {
+		sum := sha256.Sum256([]byte(name))
+		hash := hex.EncodeToString(sum[:16])
+		short = short[:maxGroupPart-len(hash)-1] + "~" + hash
+	}
+	return strings.Join([]string{part(tenant), part(project), "group", short}, "/")
+}
