@@ -120,8 +120,9 @@ func (a *Asker) describe(ctx context.Context, id, runID string) (*workflowpb.Wor
 		Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: runID},
 	})
 	var gone *serviceerror.NotFound
+	var never *serviceerror.InvalidArgument // what is no run id was never one
 	switch {
-	case errors.As(err, &gone):
+	case errors.As(err, &gone), errors.As(err, &never) && runID != "":
 		return nil, nil //nolint:nilnil // as above
 	case err != nil:
 		return nil, fmt.Errorf("describing workflow %s: %w", id, err)
