@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
+	"belay.run/internal/dedup"
 	"belay.run/internal/logs"
 	"belay.run/internal/proc"
 	"belay.run/internal/run"
@@ -36,6 +37,8 @@ type attempt struct {
 	log  *logs.Writer
 	mask *secret.Masker
 	res  StepResult
+	// held is the claim of a step that has a key.
+	held *dedup.Record
 
 	mu      sync.Mutex
 	phase   Progress
@@ -87,6 +90,11 @@ func (a *attempt) run() (err error) {
 		} else if err != nil {
 			return a.stopped(&retryableError{fmt.Errorf("ending what an earlier attempt left: %w", err)})
 		}
+	}
+	over, release, err := a.claim()
+	defer release()
+	if over || err != nil {
+		return err
 	}
 	if err := a.steps.slots.Acquire(a.ctx, 1); err != nil {
 		return a.stopped(err)
@@ -211,13 +219,30 @@ func (a *attempt) makeDirs() error {
 		return &retryableError{fmt.Errorf("making a temporary directory: %w", err)}
 	}
 	a.temp = temp
-	if err := os.Mkdir(filepath.Join(temp, "tmp"), 0o700); err != nil {
+	if err := os.Mkdir(a.ownTemp(), 0o700); err != nil {
 		return &retryableError{fmt.Errorf("making a temporary directory: %w", err)}
 	}
 	return nil
 }
 
+// ownTemp is the TMPDIR of the step, scriptFile where a command's script lies.
+func (a *attempt) ownTemp() string { return filepath.Join(a.temp, "tmp") }
+
+func (a *attempt) scriptFile(i int) string {
+	return filepath.Join(a.temp, fmt.Sprintf("script-%d", i+1))
+}
+
+// removeTemp removes it: in a few calls where there is nothing in it that the
+// step did not get from here, else with the care that unknown trees need.
 func (a *attempt) removeTemp() error {
+	for i := range a.in.Step.Run {
+		_ = os.Remove(a.scriptFile(i)) // what stays is met below
+	}
+	_ = os.Remove(a.outputFile())
+	_ = os.Remove(a.ownTemp())
+	if os.Remove(a.temp) == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), logCloseTimeout)
 	defer cancel()
 	if err := a.steps.Host.Remove(ctx, a.temp); err != nil {

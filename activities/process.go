@@ -37,7 +37,7 @@ func (a *attempt) commands(env []string) error {
 // command runs one command to its end and reports what its result means.
 func (a *attempt) command(i int, env []string) error {
 	cmd := a.in.Step.Run[i]
-	script := filepath.Join(a.temp, fmt.Sprintf("script-%d", i+1))
+	script := a.scriptFile(i)
 	if err := os.WriteFile(script, []byte(cmd.Script), 0o600); err != nil {
 		return &retryableError{fmt.Errorf("writing the script: %w", err)}
 	}
@@ -161,12 +161,13 @@ func (a *attempt) environment() ([]string, error) {
 		name, value, _ := strings.Cut(kv, "=")
 		env[name] = value
 	}
-	env["CI"], env["HOME"], env["TMPDIR"] = "true", a.dirs.Home, filepath.Join(a.temp, "tmp")
+	env["CI"], env["HOME"], env["TMPDIR"] = "true", a.dirs.Home, a.ownTemp()
 	env.add(a.in.Env)
 	env.add(a.in.Vars)
 	env["BELAY_ATTEMPT"] = strconv.Itoa(a.number)
 	env["BELAY_WORKSPACE"], env["BELAY_CACHE"] = a.dirs.Workspace, a.steps.Host.Cache()
 	env["BELAY_OUTPUT"] = a.outputFile()
+	a.once(env)
 	values, err := a.secrets()
 	if err != nil {
 		return nil, err

@@ -23,8 +23,8 @@ func TestAKilledWorkerLeavesNothing(t *testing.T) {
 			o := way.options(t)
 			h := newHost(t, o)
 			const n = 10
-			w := startWorker(t, o, "run/build/step", daemons(n)+
-				`trap 'echo cleaned >cleaned; exit' TERM; while :; do sleep 0.01; done`, n)
+			w := startWorker(t, o, "run/build/step", `trap 'echo cleaned >cleaned; exit' TERM; `+
+				daemons(n)+`while :; do sleep 0.01; done`, n)
 			pids := append(pidsIn(t, w.dir), w.step, w.supervisor)
 			require.Len(t, living(pids), n+2)
 			w.kill(t)
@@ -48,7 +48,7 @@ func TestAKilledSupervisorTakesItsStepAlong(t *testing.T) {
 			p := start(t, h, job)
 			awaitOutput(t, job, "ready", n)
 			pids := append(pidsIn(t, job.Dir), p.PID())
-			require.NoError(t, p.cmd.Process.Kill())
+			require.NoError(t, p.keeper.cmd.Process.Kill())
 			r := wait(t, p)
 			require.True(t, r.SupervisorLost)
 			require.Equal(t, -1, r.ExitCode)
@@ -74,7 +74,7 @@ func TestAStoppedSupervisorIsWoken(t *testing.T) {
 			job.Grace = time.Minute
 			p := start(t, h, job)
 			awaitOutput(t, job, "ready", 1)
-			sendSignal(t, p.cmd.Process.Pid, syscall.SIGSTOP)
+			sendSignal(t, p.keeper.cmd.Process.Pid, syscall.SIGSTOP)
 			p.Terminate()
 			r := wait(t, p)
 			require.Equal(t, 5, r.ExitCode)
@@ -99,7 +99,7 @@ func TestASupervisorThatDoesNothingIsDoneWithout(t *testing.T) {
 			frozen := filepath.Join(root, uniqueName("belay-test-frozen"))
 			require.NoError(t, os.Mkdir(frozen, 0o755))
 			t.Cleanup(func() { require.NoError(t, os.Remove(frozen)) })
-			pid := strconv.Itoa(p.cmd.Process.Pid)
+			pid := strconv.Itoa(p.keeper.cmd.Process.Pid)
 			require.NoError(t, os.WriteFile(filepath.Join(frozen, "cgroup.procs"), []byte(pid), 0o600))
 			require.NoError(t, os.WriteFile(filepath.Join(frozen, "cgroup.freeze"), []byte("1"), 0o600))
 

@@ -42,7 +42,7 @@ func helperWorker() int {
 	if err != nil {
 		return complain(err)
 	}
-	_, _ = fmt.Fprintf(os.Stdout, "%d\n%d\n", p.PID(), p.cmd.Process.Pid)
+	_, _ = fmt.Fprintf(os.Stdout, "%d\n%d\n", p.PID(), p.keeper.cmd.Process.Pid)
 	close(out.ready)
 	r, err := p.Wait()
 	if err != nil {

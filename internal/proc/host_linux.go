@@ -25,6 +25,7 @@ type Host struct {
 	noCgroup string      // why
 	// killBound is how long SIGKILL is tried.
 	killBound time.Duration
+	null      *os.File // takes the output that nobody wants
 
 	// forking is held for reading while a supervisor is started and noted, and
 	// for writing while orphans are sought, which any child not noted may be.
@@ -32,6 +33,9 @@ type Host struct {
 
 	mu       sync.Mutex
 	running  map[*Process]struct{}
+	keepers  map[*keeper]struct{} // all that live
+	idle     []*keeper            // those without a step
+	closed   bool
 	lastReap time.Time
 }
 
@@ -47,7 +51,8 @@ func New(o Options) (*Host, error) {
 	}
 	h := &Host{
 		log: o.Log, id: nodeHash(state)[:12], boot: bootID(),
-		records: filepath.Join(state, "proc"), killBound: killBoundDefault, running: map[*Process]struct{}{},
+		records: filepath.Join(state, "proc"), killBound: killBoundDefault,
+		running: map[*Process]struct{}{}, keepers: map[*keeper]struct{}{},
 	}
 	if h.log == nil {
 		h.log = zap.NewNop()
@@ -60,6 +65,9 @@ func New(o Options) (*Host, error) {
 	}
 	if err := h.detectCgroup(o); err != nil {
 		return nil, err
+	}
+	if h.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+		return nil, fmt.Errorf("opening what takes unwanted output: %w", err)
 	}
 	return h, nil
 }
@@ -76,6 +84,8 @@ func (h *Host) Close() error {
 		p.Kill()
 		<-p.done
 	}
+	h.closeIdle()
+	_ = h.null.Close() // nothing is written to it here
 	if h.cgroups == "" {
 		return nil
 	}
@@ -96,6 +106,39 @@ func (h *Host) processes(wanted func(node string) bool) []*Process {
 		}
 	}
 	return found
+}
+
+// closeIdle lets the idle supervisors go.
+func (h *Host) closeIdle() {
+	h.mu.Lock()
+	idle := h.idle
+	h.idle, h.closed = nil, true
+	h.mu.Unlock()
+	for _, k := range idle {
+		k.retire.Stop()
+		h.letGo(k)
+	}
+}
+
+// nowhere fills in for output that nobody wants.
+func (h *Host) nowhere(ends [2]*os.File) [2]*os.File {
+	for i := range ends {
+		if ends[i] == nil {
+			ends[i] = h.null
+		}
+	}
+	return ends
+}
+
+// supervisors lists the process ids of the supervisors.
+func (h *Host) supervisors() map[int]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	pids := make(map[int]bool, len(h.keepers))
+	for k := range h.keepers {
+		pids[k.pid()] = true
+	}
+	return pids
 }
 
 func (h *Host) add(p *Process) {

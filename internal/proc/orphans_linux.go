@@ -140,10 +140,7 @@ func (h *Host) orphans() []tree.Stat {
 	if err != nil {
 		return nil
 	}
-	known := map[int]bool{}
-	for _, p := range h.processes(func(string) bool { return true }) {
-		known[p.cmd.Process.Pid] = true
-	}
+	known := h.supervisors()
 	var orphans []tree.Stat
 	for _, pid := range tree.Children(self.PID) {
 		s, err := tree.ReadStat(pid)

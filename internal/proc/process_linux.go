@@ -1,12 +1,9 @@
 package proc
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"sync"
 	"syscall"
 	"time"
@@ -39,15 +36,12 @@ type Process struct {
 	cgroup tree.Cgroup // "" where there is none
 	pipes  *plumbing
 
-	cmd     *exec.Cmd // the supervisor
-	control *os.File
-	report  *os.File
-	reports *bufio.Scanner
-	pid     int
+	keeper *keeper // the supervisor
+	pid    int
 
 	mu      sync.Mutex // guards writes to control, and what follows
 	started bool
-	ended   bool        // the supervisor is gone
+	ended   bool        // the supervisor has nothing to do with it any more
 	ordered byte        // the strongest order given
 	giveUp  *time.Timer // ends the step without its supervisor
 
@@ -103,22 +97,19 @@ func (p *Process) order(what byte, bound time.Duration) {
 	}
 	p.ordered = what
 	if !p.started { // the supervisor has no job yet, or has just begun
-		_ = p.cmd.Process.Kill() // it may have ended
+		p.keeper.kill()
 		return
 	}
 	p.send(what)
-	_ = p.cmd.Process.Signal(syscall.SIGCONT) // it may have ended
+	_ = p.keeper.cmd.Process.Signal(syscall.SIGCONT) // it may have ended
 	p.giveUpAfter(bound)
 }
 
-// send writes to the supervisor. One that is dead reads nothing, and its end is
-// noticed elsewhere. p.mu is held.
-func (p *Process) send(b byte) {
-	if p.ended {
-		return
+// send gives the supervisor an order. p.mu is held.
+func (p *Process) send(order byte) {
+	if !p.ended {
+		p.keeper.send(order)
 	}
-	_ = p.control.SetWriteDeadline(time.Now().Add(keepAliveBound))
-	_, _ = p.control.Write([]byte{b})
 }
 
 // giveUpAfter sets when the supervisor is killed if it has not reported by
@@ -128,15 +119,17 @@ func (p *Process) giveUpAfter(d time.Duration) {
 		p.giveUp.Stop()
 	}
 	p.giveUp = time.AfterFunc(d, func() {
-		_ = p.cmd.Process.Kill() // it may have ended
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !p.ended { // else it may have another step by now
+			p.keeper.kill()
+		}
 	})
 }
 
-// watch follows the step to its end and makes the result. It does not wait for
-// the supervisor to end too, which has nothing more to do then.
+// watch follows the step to its end and makes the result.
 func (p *Process) watch() {
-	outcome, err := p.await()
-	last := time.AfterFunc(supervisorSlack, func() { _ = p.cmd.Process.Kill() }) // it may have ended
+	report, err := p.await()
 	p.mu.Lock()
 	p.ended = true
 	if p.giveUp != nil {
@@ -144,55 +137,48 @@ func (p *Process) watch() {
 	}
 	p.mu.Unlock()
 	if err == nil {
-		p.result = p.reported(outcome)
+		p.result = p.reported(report.Outcome)
 	} else {
-		_ = p.cmd.Process.Kill() // a pipe that closed, or nonsense: it is of no use
-		_ = p.cmd.Wait()         // its end is all that counts
+		p.keeper.kill() // a pipe that closed, or nonsense: it is of no use
+		p.host.letGo(p.keeper)
 		p.result = p.lost(err)
 	}
 	if !p.result.Gone {
 		p.host.log.Error("a step could not be proved gone", zap.String("node", p.job.Node), zap.String("note", p.result.GoneNote))
 	}
+	switch {
+	case err != nil: // let go already
+	case report.Value == supervisor.Free:
+		p.host.giveBack(p.keeper)
+	default:
+		p.host.letGo(p.keeper)
+	}
 	p.err = p.pipes.drain(p.job.PipeDelay, writerBound)
 	close(p.done)
+	p.host.remove(p)
 	if err == nil {
-		_ = p.cmd.Wait() // how it ended does not matter after its report
 		p.host.reapNowAndThen()
 	}
-	last.Stop()
-	p.forget()
 }
 
 // await reads reports until the last.
-func (p *Process) await() (supervisor.Outcome, error) {
+func (p *Process) await() (supervisor.Report, error) {
 	for {
-		report, err := p.nextReport()
+		report, err := p.keeper.next()
 		if err != nil {
-			return supervisor.Outcome{}, err
+			return supervisor.Report{}, err
 		}
 		switch report.Stage {
 		case supervisor.Ended:
-			return report.Outcome, nil
+			return report, nil
 		case supervisor.Killing:
 			p.mu.Lock()
 			p.giveUpAfter(p.host.killBound + supervisorSlack)
 			p.mu.Unlock()
 		default:
-			return supervisor.Outcome{}, supervisor.ErrReport
+			return supervisor.Report{}, supervisor.ErrReport
 		}
 	}
-}
-
-// nextReport reads one report of the supervisor.
-func (p *Process) nextReport() (supervisor.Report, error) {
-	if !p.reports.Scan() {
-		err := p.reports.Err()
-		if err == nil {
-			err = io.ErrUnexpectedEOF
-		}
-		return supervisor.Report{}, fmt.Errorf("reading from the supervisor: %w", err)
-	}
-	return supervisor.ParseReport(p.reports.Text())
 }
 
 // reported is the result of a step whose supervisor lived to tell.

@@ -1,12 +1,10 @@
 package proc
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -43,7 +41,9 @@ func (h *Host) Start(ctx context.Context, job Job) (*Process, error) {
 	if err := p.launch(&order); err != nil {
 		return nil, err
 	}
-	if ran, err := p.handOver(ctx, order); err != nil {
+	ran, err := p.handOver(ctx, order)
+	p.pipes.closeEnds()
+	if err != nil {
 		p.abandon(ran)
 		return nil, err
 	}
@@ -52,8 +52,8 @@ func (h *Host) Start(ctx context.Context, job Job) (*Process, error) {
 	return p, nil
 }
 
-// launch starts the supervisor and writes the record. The step itself cannot
-// start before, so that none runs unrecorded.
+// launch finds a supervisor and writes the record. The step itself cannot start
+// before, so that none runs unrecorded.
 func (p *Process) launch(order *supervisor.Job) (err error) {
 	// Whoever sweeps sees either none of this or all of it.
 	p.host.forking.RLock()
@@ -77,66 +77,23 @@ func (p *Process) launch(order *supervisor.Job) (err error) {
 	if p.pipes, err = plumb(p.job.Stdout, p.job.Stderr); err != nil {
 		return err
 	}
-	defer p.pipes.closeEnds()
-	if err := p.startSupervisor(); err != nil {
+	if p.keeper, err = p.host.keeper(); err != nil {
+		p.pipes.closeEnds()
 		p.pipes.discard()
 		return startError(ErrNoResources, err, "the host could not start the step's supervisor: %v", err)
 	}
 	order.Cgroup, order.Record = string(p.cgroup), p.record.file
 	order.HoldOut, order.HoldErr = p.pipes.pipe[0], p.pipes.pipe[1]
+	p.host.add(p)
 	p.note()
 	return nil
 }
 
-// startSupervisor runs this executable again as a supervisor.
-func (p *Process) startSupervisor() error {
-	controlRead, control, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = controlRead.Close() }() // the supervisor has its own
-	report, reportWrite, err := os.Pipe()
-	if err != nil {
-		return errors.Join(err, control.Close())
-	}
-	defer func() { _ = reportWrite.Close() }() // the supervisor has its own
-	p.control, p.report = control, report
-	p.cmd = &exec.Cmd{
-		Path: selfExe, Args: []string{supervisor.Name},
-		// Little memory and few threads; nothing of the worker's environment.
-		Env:        []string{"GOGC=off", "GOMEMLIMIT=64MiB", "GOMAXPROCS=2", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"},
-		ExtraFiles: []*os.File{controlRead, reportWrite}, // supervisor.ControlFD, ReportFD
-		// A session of its own: a signal to the worker's group or terminal
-		// reaches neither it nor the step.
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
-	}
-	for i, to := range []*os.File{p.pipes.ends[0], p.pipes.ends[1]} {
-		if to == nil {
-			continue // a nil *os.File in an interface is not nil
-		}
-		if i == 0 {
-			p.cmd.Stdout = to
-		} else {
-			p.cmd.Stderr = to
-		}
-	}
-	if err := p.cmd.Start(); err != nil {
-		return errors.Join(err, control.Close(), report.Close())
-	}
-	p.host.add(p)
-	return nil
-}
-
-// note writes the record of a step whose supervisor has been started. A step
+// note writes the record of a step that has a supervisor. A step
 // without a record, as on a full disk, still has its cgroup or its mark.
 func (p *Process) note() {
-	p.record.Supervisor = p.cmd.Process.Pid
-	stat, err := tree.ReadStat(p.record.Supervisor)
-	if err == nil {
-		p.record.Start = stat.Start
-		err = p.record.write()
-	}
-	if err != nil {
+	p.record.Supervisor, p.record.Start = p.keeper.pid(), p.keeper.start
+	if err := p.record.write(); err != nil {
 		p.host.log.Warn("a step runs without a record", zap.String("node", p.job.Node), zap.Error(err))
 	}
 }
@@ -148,12 +105,11 @@ func (p *Process) handOver(ctx context.Context, order supervisor.Job) (ran bool,
 	if err != nil {
 		return false, tooBig(p.job, syscall.E2BIG)
 	}
-	p.setDeadlines(time.Now().Add(startBound))
-	stop := context.AfterFunc(ctx, func() { p.setDeadlines(time.Unix(1, 0)) })
+	p.keeper.setDeadlines(time.Now().Add(startBound))
+	stop := context.AfterFunc(ctx, func() { p.keeper.setDeadlines(time.Unix(1, 0)) })
 	defer stop()
-	_, writeErr := p.control.Write(frame) // if it died, the report says more
-	p.reports = bufio.NewScanner(p.report)
-	report, err := p.nextReport()
+	writeErr := p.keeper.assign(frame, p.host.nowhere(p.pipes.ends)) // if it died, the report says more
+	report, err := p.keeper.next()
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return true, fmt.Errorf("starting a process: %w", context.Cause(ctx))
@@ -167,7 +123,7 @@ func (p *Process) handOver(ctx context.Context, order supervisor.Job) (ran bool,
 	case !stop():
 		return true, fmt.Errorf("starting a process: %w", context.Cause(ctx))
 	}
-	p.setDeadlines(time.Time{})
+	p.keeper.setDeadlines(time.Time{})
 	p.pid = report.Value
 	p.mu.Lock()
 	p.started = true
@@ -175,16 +131,10 @@ func (p *Process) handOver(ctx context.Context, order supervisor.Job) (ran bool,
 	return true, nil
 }
 
-// setDeadlines bounds the talk with the supervisor.
-func (p *Process) setDeadlines(t time.Time) {
-	_ = p.control.SetWriteDeadline(t) // fails on a closed pipe, which needs none
-	_ = p.report.SetReadDeadline(t)
-}
-
 // abandon ends a step that did not start, or not in time.
 func (p *Process) abandon(ran bool) {
-	_ = p.cmd.Process.Kill() // it may have ended
-	_ = p.cmd.Wait()         // its end is all that counts
+	p.keeper.kill()
+	p.host.letGo(p.keeper)
 	if !ran {
 		p.clear()
 	} else if end := p.takeOver(); !end.gone {
@@ -194,15 +144,8 @@ func (p *Process) abandon(ran bool) {
 	p.mu.Lock()
 	p.ended = true
 	p.mu.Unlock()
-	p.forget()
-	close(p.done)
-}
-
-// forget lets go of a step whose supervisor has ended.
-func (p *Process) forget() {
-	_ = p.control.Close() // the other ends are gone
-	_ = p.report.Close()
 	p.host.remove(p)
+	close(p.done)
 }
 
 // clear removes the cgroup and the record of a step of which nothing lives.

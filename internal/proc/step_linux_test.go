@@ -158,7 +158,7 @@ func TestStepHasASessionAndAGroupOfItsOwn(t *testing.T) {
 			require.Equal(t, p.PID(), step.PGID)
 			if h.cgroups != "" {
 				require.True(t, p.cgroup.Contains(p.PID()))
-				require.False(t, p.cgroup.Contains(p.cmd.Process.Pid), "the supervisor stays outside")
+				require.False(t, p.cgroup.Contains(p.keeper.cmd.Process.Pid), "the supervisor stays outside")
 			}
 			p.Kill()
 			wait(t, p)

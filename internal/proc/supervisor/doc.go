@@ -1,11 +1,13 @@
 // Package supervisor is the process that stands between the worker and a step.
 //
 // The worker starts it from its own executable under the name [Name], hands it
-// a [Job] over a pipe, and reads back what became of it. The supervisor starts
+// a [Job] over a socket, and reads back what became of it. The supervisor starts
 // the step, waits for all that descends from it, and ends all of it when it is
-// told to, when nobody keeps it alive, or when the pipe closes because the
+// told to, when nobody keeps it alive, or when the socket closes because the
 // worker died. It stays outside of the step's cgroup, and every orphan of the
-// step becomes its child, so that nothing of the step escapes it.
+// step becomes its child, so that nothing of the step escapes it. When nothing
+// of the step is left it is free for the next: it never has two at a time, so
+// that each process below it is known to be one step's.
 //
 // The package has an init function, and imports the standard library only,
 // little of it: Go initialises packages that are ready in the order of their
@@ -25,14 +27,21 @@ const Comm = "belay-supervis"
 // tries with it whether it can run itself.
 const Probe = "probe"
 
-// The descriptors that a supervisor has beside those of the step's output.
+// The descriptors that a supervisor has; those of a step's output come with the
+// job.
 const (
 	ControlFD = 3
 	ReportFD  = 4
 )
 
-// What the worker writes to the control pipe after the job, a byte each.
+// What the worker writes to the control socket, a byte each.
 const (
+	// Assign comes with the step's stdout and stderr as descriptors, and is
+	// followed by the job.
+	Assign = 'J'
+
+	// Ask wants a report [Waiting] of one that has no job.
+	Ask = '?'
 	// Terminate asks for SIGTERM, the grace period, SIGKILL.
 	Terminate = 'T'
 	// Kill asks for SIGKILL now.

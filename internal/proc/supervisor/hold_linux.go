@@ -2,6 +2,21 @@ package supervisor
 
 import "syscall"
 
+// connect makes the descriptors that came with a job stdout and stderr.
+func connect(files []int) {
+	for i, fd := range files {
+		_ = syscall.Dup3(fd, 1+i, 0) // both are open descriptors
+		_ = syscall.Close(fd)        // a copy that was passed
+	}
+}
+
+// release closes what hold opened.
+func release(held []int) {
+	for _, fd := range held {
+		_ = syscall.Close(fd) // opened to read
+	}
+}
+
 // hold opens the reading ends of the step's output that the worker reads too.
 // As long as the worker lives it alone reads.
 func hold(j Job) []int {

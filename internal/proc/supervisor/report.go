@@ -13,17 +13,24 @@ var ErrReport = errors.New("malformed report")
 // Stage is how far a supervisor has come; the worker reads one report a stage.
 type Stage byte
 
-// The stages, in their order. Failed and Ended are last words.
+// The stages, in their order. Failed and Ended are the last words on a step.
 const (
+	// Waiting: there is no step.
+	Waiting Stage = 'w'
 	// Started: the step runs; Value is its pid.
 	Started Stage = 's'
 	// Failed: the step could not be started; Value is the error's number.
 	Failed Stage = 'f'
 	// Killing: what is left of the step is sent SIGKILL from now on.
 	Killing Stage = 'k'
-	// Ended: the step is over; Outcome says how.
+	// Ended: the step is over; Outcome says how, and Value whether the
+	// supervisor is free for another.
 	Ended Stage = 'e'
 )
+
+// Free is the value of the last report of a supervisor that waits for another
+// job.
+const Free = 1
 
 // Report is one line that a supervisor writes to the worker.
 type Report struct {

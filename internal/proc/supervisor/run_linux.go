@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"errors"
-	"os"
 	"syscall"
 	"time"
 
@@ -15,13 +14,14 @@ const (
 	lastLook  = 20 * time.Millisecond
 )
 
-// supervisor is the state of one step's supervisor.
+// supervisor is the state of one step.
 type supervisor struct {
 	job    Job
 	reaper *reaper
-	orders chan byte
+	inbox  <-chan message
 	held   []int // the other ends of the step's output
 
+	orphaned   bool // the worker is gone
 	terminated bool // told to end before the main process had ended
 	deadMan    bool
 	killing    bool
@@ -31,31 +31,46 @@ type supervisor struct {
 	lookAfter                time.Duration
 }
 
-// workerGone is the order that nobody sends: the control pipe closed.
-const workerGone = 0
-
-// run is the life of a supervisor; it returns its exit code.
+// run is the life of a supervisor, job after job; it returns its exit code.
 func run() int {
 	if err := isolate(); err != nil {
 		return fail(err)
 	}
-	control := os.NewFile(ControlFD, "control")
-	job, err := ReadJob(control)
-	if err != nil {
-		return 1 // the worker died before it gave a job
+	inbox := make(chan message, 16)
+	go listen(inbox)
+	for m := range inbox {
+		switch m.order {
+		case workerGone:
+			return 0
+		case Ask:
+			tell(Report{Stage: Waiting})
+		case Assign:
+			free, err := serve(m, inbox)
+			if err != nil {
+				return fail(err)
+			}
+			if !free {
+				return 0
+			}
+		}
 	}
-	pid, err := spawn(job)
+	return 0
+}
+
+// serve takes one step from its start to its end. It reports whether the
+// supervisor may have another.
+func serve(m message, inbox <-chan message) (free bool, err error) {
+	connect(m.files)
+	pid, err := spawn(m.job)
 	if err != nil {
-		return fail(err)
+		return false, err
 	}
-	s := &supervisor{job: job, reaper: newReaper(pid), orders: make(chan byte, 16), held: hold(job)}
+	s := &supervisor{job: m.job, reaper: newReaper(pid), inbox: inbox, held: hold(m.job)}
 	silence()
 	go s.reaper.run()
 	tell(Report{Stage: Started, Value: pid})
-	go s.listen(control)
 	s.supervise()
-	s.finish()
-	return 0
+	return s.finish(), nil
 }
 
 // fail reports that the step could not be started.
@@ -71,21 +86,6 @@ func tell(r Report) {
 	_, _ = syscall.Write(ReportFD, r.Encode())
 }
 
-// listen passes the worker's orders on; the end of the pipe is its death.
-func (s *supervisor) listen(control *os.File) {
-	var buf [64]byte
-	for {
-		n, err := control.Read(buf[:])
-		for _, order := range buf[:n] {
-			s.orders <- order
-		}
-		if err != nil {
-			s.orders <- workerGone
-			return
-		}
-	}
-}
-
 // supervise returns when nothing of the step is left, or when what is left
 // cannot be ended.
 func (s *supervisor) supervise() {
@@ -98,8 +98,8 @@ func (s *supervisor) supervise() {
 			if !s.terminated {
 				s.kill() // what the step left in the background
 			}
-		case order := <-s.orders:
-			s.obey(order)
+		case m := <-s.inbox:
+			s.obey(m.order)
 		case <-s.dead:
 			s.deadMan = !s.reaper.mainEnded()
 			s.terminate()
@@ -123,6 +123,7 @@ func (s *supervisor) obey(order byte) {
 	case Terminate:
 		s.terminate()
 	case workerGone:
+		s.orphaned = true
 		for _, fd := range s.held {
 			go discard(fd)
 		}
@@ -177,8 +178,10 @@ func (s *supervisor) killAgain() {
 	s.look = time.After(s.lookAfter)
 }
 
-// finish cleans up and reports how the step ended.
-func (s *supervisor) finish() {
+// finish cleans up, reports how the step ended, and says whether this process
+// may have another: it proved that nothing of this one is left, and nobody
+// will look for it under the name of this one.
+func (s *supervisor) finish() (free bool) {
 	r := s.reaper
 	r.mu.Lock()
 	o := Outcome{
@@ -198,10 +201,14 @@ func (s *supervisor) finish() {
 	if s.job.Cgroup != "" {
 		s.finishCgroup(&o)
 	}
+	free = o.Survivors == 0 && !s.orphaned
 	if o.Survivors == 0 && s.job.Record != "" {
-		_ = syscall.Unlink(s.job.Record) // who sweeps finds it again, and nothing of the step
+		err := syscall.Unlink(s.job.Record) // who sweeps finds it again, and nothing of the step
+		free = free && (err == nil || errors.Is(err, syscall.ENOENT))
 	}
-	tell(Report{Stage: Ended, Outcome: o})
+	release(s.held)
+	tell(Report{Stage: Ended, Value: int(flag(free)), Outcome: o})
+	return free
 }
 
 // finishCgroup makes sure that the cgroup is empty, takes its figures, which
