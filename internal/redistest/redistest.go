@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,19 +33,32 @@ type Server struct {
 // is skipped, in CI it fails.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
+	requireRedis(t)
+	// Made before Stop is registered, so that it is removed after the server.
+	dir := t.TempDir()
+	return start(t, append([]string{"--dir", dir, "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"}, args...))
+}
+
+func requireRedis(t testing.TB) {
+	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("needs redis-server: apt-get install redis-server")
 		}
 		t.Skip("SKIP: needs redis-server: apt-get install redis-server")
 	}
-	// Made before Stop is registered, so that it is removed after the server.
-	dir := t.TempDir()
-	s := &Server{args: append([]string{"--dir", dir, "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"}, args...)}
+}
+
+// start starts a server on a free port that ends with the test.
+func start(t testing.TB, args []string) *Server {
+	t.Helper()
+	s := &Server{args: args}
 	t.Cleanup(func() { s.Stop(t) })
 	var err error
 	for range 5 { // the free port may be taken before the server binds it
-		if err = s.start(t); err == nil {
+		s.Addr = freeAddr(t)
+		s.URL = "redis://" + s.Addr
+		if err = s.run(t); err == nil {
 			return s
 		}
 	}
@@ -52,15 +66,13 @@ func Start(t testing.TB, args ...string) *Server {
 	return s
 }
 
-func (s *Server) start(t testing.TB) error {
+func freeAddr(t testing.TB) string {
 	t.Helper()
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s.Addr = l.Addr().String()
-	require.NoError(t, l.Close())
-	s.URL = "redis://" + s.Addr
-	return s.run(t)
+	defer func() { require.NoError(t, l.Close()) }()
+	return l.Addr().String()
 }
 
 // run starts the process on the port of Addr and waits until it answers.
@@ -71,7 +83,7 @@ func (s *Server) run(t testing.TB) error {
 	out := &strings.Builder{}
 	// Not bound to t.Context(), which ends before the test's cleanups do.
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "redis-server",
-		append([]string{"--port", port}, s.args...)...)
+		append(slices.Clip(s.args), "--port", port)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	require.NoError(t, cmd.Start())
 	s.cmd = cmd
@@ -124,20 +136,4 @@ func (s *Server) Stop(t testing.TB) {
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	require.NoError(t, s.run(t))
-}
-
-// Cluster starts a server that is a Redis Cluster of one node: it refuses
-// commands and scripts whose keys are in different slots.
-func Cluster(t testing.TB) redis.UniversalClient {
-	t.Helper()
-	s := Start(t, "--cluster-enabled", "yes")
-	admin := s.Client(t)
-	require.NoError(t, admin.Do(t.Context(), "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err())
-	require.Eventually(t, func() bool {
-		info, err := admin.Do(t.Context(), "CLUSTER", "INFO").Text()
-		return err == nil && strings.Contains(info, "cluster_state:ok")
-	}, patience, 5*time.Millisecond, "the cluster is not ready")
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.Addr}})
-	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	return rdb
 }
