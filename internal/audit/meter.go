@@ -3,14 +3,13 @@ package audit
 import (
 	"context"
 	"fmt"
-	"net/url"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"belay.run/internal/dedup"
+	"belay.run/internal/run"
 )
 
 // Meter gathers in memory what the audit does not hear of, how many claims were
@@ -73,15 +72,8 @@ func pipelineOf(o *dedup.Observation) string {
 	if o.Key.Pipeline != "" {
 		return o.Key.Pipeline
 	}
-	parts := strings.SplitN(o.Owner.WorkflowID, "/", 4)
-	if len(parts) < 4 {
-		return ""
-	}
-	name, err := url.PathUnescape(parts[2])
-	if err != nil {
-		return parts[2]
-	}
-	return name
+	_, _, pipeline, _ := run.Scope(o.Owner.WorkflowID)
+	return pipeline
 }
 
 // Flush adds what was gathered to the counts in Redis. What cannot be added is

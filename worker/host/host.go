@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"belay.run/internal/config"
+	"belay.run/internal/metrics"
 	"belay.run/internal/store"
 	"belay.run/internal/telemetry"
 	"belay.run/internal/workspace"
@@ -47,8 +48,10 @@ type Worker struct {
 	identity string
 	state    readiness
 	running  *running
+	metrics  *metrics.Metrics
 
 	deps   deps
+	once   once
 	stages *stages
 	queues queues
 
@@ -64,7 +67,7 @@ func New(cfg Config) (*Worker, error) {
 	if cfg.Settings == nil {
 		return nil, errors.New("making a worker: its settings are needed")
 	}
-	w := &Worker{cfg: cfg, log: telemetry.OrNop(cfg.Logger), running: newRunning(), failed: make(chan error, 1)}
+	w := &Worker{cfg: cfg, log: telemetry.OrNop(cfg.Logger), running: newRunning(), metrics: metrics.New(), failed: make(chan error, 1)}
 	w.state.set(StatusStarting)
 
 	host, err := workspace.Open(cfg.Settings.StateDir)

@@ -46,6 +46,7 @@ func (w *Worker) serve(l net.Listener) (stop func() error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", w.healthz)
 	mux.HandleFunc("GET /readyz", w.readyz)
+	mux.Handle("GET /metrics", w.metrics.Handler(w.log))
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: httpReadTimeout,
