@@ -5,45 +5,90 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 )
 
 // Claim asks to run. The claimer may run if the verdict's decision says so, under
 // the verdict's token. To ask again, after an error or for a later attempt, is
-// answered with Resumed and a higher token while the claim is held.
+// answered with Resumed and a higher token while the claim is held. A rerun over
+// a completed claim returns when no worker can answer from the old state.
 func (c *Claims) Claim(ctx context.Context, claim Claim) (Verdict, error) {
+	if v, ok := c.tier.answer(&claim); ok {
+		return v, nil
+	}
 	q, err := newQuestion(claim)
 	if err != nil {
 		return Verdict{}, err
 	}
+	asked := c.tier.ask()
 	got, err := c.run(ctx, claimScript, q.keys, q.args...)
 	if err != nil {
 		return Verdict{}, fmt.Errorf("claiming %s: %w", claim.Key, fault(ctx, err))
 	}
-	v, _, err := q.answer(got)
-	return v, err
+	return c.conclude(ctx, q, asked, got)
 }
 
-// ClaimBatch makes many claims in one round trip per server. They are decided in
-// order, so that of one key named twice the first is granted. On an error some
-// may have been made: to repeat the batch does no harm.
+// ClaimBatch makes many claims in a round trip for each thousand and server. They
+// are decided in order, so that of one key named twice the first is granted. On
+// an error some may have been made: to repeat the batch does no harm.
 func (c *Claims) ClaimBatch(ctx context.Context, claims []Claim) ([]Verdict, error) {
-	verdicts := make([]Verdict, 0, len(claims))
-	for _, claim := range claims {
-		v, err := c.Claim(ctx, claim)
+	verdicts := make([]Verdict, len(claims))
+	var (
+		open  []int
+		qs    []question
+		calls []call
+	)
+	for i := range claims {
+		v, ok := c.tier.answer(&claims[i])
+		if ok {
+			verdicts[i] = v
+			continue
+		}
+		q, err := newQuestion(claims[i])
 		if err != nil {
+			return nil, fmt.Errorf("claim %d: %w", i, err)
+		}
+		open, qs, calls = append(open, i), append(qs, q), append(calls, q.call)
+	}
+	asked := c.tier.ask()
+	answers, err := c.runAll(ctx, claimScript, calls)
+	if err != nil {
+		return nil, fmt.Errorf("claiming %d keys: %w", len(calls), fault(ctx, err))
+	}
+	for n, i := range open {
+		if verdicts[i], err = c.conclude(ctx, qs[n], asked, answers[n]); err != nil {
 			return nil, err
 		}
-		verdicts = append(verdicts, v)
 	}
 	return verdicts, nil
+}
+
+// conclude reads an answer and does what it asks for.
+func (c *Claims) conclude(ctx context.Context, q question, asked asked, got []any) (Verdict, error) {
+	v, other, err := q.answer(got)
+	if err != nil {
+		return Verdict{}, fmt.Errorf("reading the claim of %s: %w", q.claim.Key, err)
+	}
+	if !v.Decision.Runs() {
+		if v.Decision == Duplicate { // else it may be a run of the past
+			c.tier.keep(asked, other, v.At)
+		}
+		return v, nil
+	}
+	if q.claim.Replicate {
+		v.Replicated = c.replicated(ctx, q.keys[0])
+	}
+	if age := v.At.Sub(v.Record.ClaimedAt); other.announced && age < heardBy {
+		if err := c.announced(ctx, q.claim.Key, age); err != nil {
+			return Verdict{}, fmt.Errorf("announcing the rerun of %s: %w", q.claim.Key, fault(ctx, err))
+		}
+	}
+	return v, nil
 }
 
 // question is a claim as it is put to Redis.
 type question struct {
 	claim Claim
-	keys  []string
-	args  []any
+	call
 }
 
 func newQuestion(claim Claim) (question, error) {
@@ -73,76 +118,59 @@ func newQuestion(claim Claim) (question, error) {
 	if !claim.Request.At.IsZero() {
 		at = claim.Request.At.UnixMicro()
 	}
-	return question{claim: claim, keys: []string{key}, args: []any{
+	return question{claim: claim, call: call{keys: []string{key}, args: []any{
 		claim.Owner.who(), claim.Owner.RunKey, doc, requestName(claim.Request.ID), claim.Fingerprint,
 		at, claim.Lease.Microseconds(), rerun, claim.Dead, late.Microseconds(),
-		keepRequestFor.Milliseconds(), keepFor.Milliseconds(), "belay:{claims}", keyJSON,
-	}}, nil
+		keepRequestFor.Milliseconds(), keepFor.Milliseconds(), channel, keyJSON,
+	}}}, nil
 }
 
-// answer reads what Redis says to it, and whether the record that blocks is the
-// only one there ever was under its key.
-func (q question) answer(got []any) (v Verdict, only bool, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("reading the claim of %s: %w", q.claim.Key, err)
-		}
-	}()
+// answer reads what Redis says to it: the verdict, and the claim that blocks or,
+// of a granted one, whether it was announced.
+func (q question) answer(got []any) (Verdict, stored, error) {
 	if len(got) != 3 {
-		return Verdict{}, false, errDamaged
+		return Verdict{}, stored{}, errDamaged
 	}
 	word, ok := got[0].(string)
 	now, err := micros(got, 1)
 	if err != nil || !ok {
-		return Verdict{}, false, errDamaged
+		return Verdict{}, stored{}, errDamaged
 	}
-	v = Verdict{Decision: Decision(word), At: now}
+	v := Verdict{Decision: Decision(word), At: now}
 	if v.Decision.Runs() {
-		v.Record, err = q.held(got[2])
-		return v, false, err
+		held, err := q.held(got[2])
+		v.Record = held.Record
+		return v, held, err
 	}
-	r, err := decode(got[2])
-	if err != nil {
-		return Verdict{}, false, err
-	}
-	v.Record = r.Record
-	v.Mismatch = mismatch(q.claim.Fingerprint, r.Fingerprint)
-	v.Expired = v.Decision == InFlight && r.Until != nil && !r.Until.After(now)
-	return v, r.only, nil
+	other, err := decode(got[2])
+	v.Record = other.Record
+	v.Mismatch = mismatch(q.claim.Fingerprint, other.Fingerprint)
+	v.Expired = v.Decision == InFlight && other.Until != nil && !other.Until.After(now)
+	return v, other, err
 }
 
-// held is the record of a claim that its claimer holds.
-func (q question) held(v any) (Record, error) {
+// held is the claim of its claimer, from token, generation, time of the claim and
+// of the end of its lease, and whether it was announced.
+func (q question) held(v any) (stored, error) {
 	n, ok := v.([]any)
-	if !ok || len(n) != 4 {
-		return Record{}, errDamaged
+	if !ok || len(n) != 5 {
+		return stored{}, errDamaged
 	}
-	token, ok1 := n[0].(int64)
-	generation, err := number(n[1])
-	claimed, err1 := micros(n, 2)
-	until, err2 := micros(n, 3)
-	if !ok1 {
-		return Record{}, errDamaged
+	token, ok := n[0].(int64)
+	generation, ok1 := n[1].(int64)
+	claimed, err := micros(n, 2)
+	until, err1 := micros(n, 3)
+	if !ok || !ok1 {
+		return stored{}, errDamaged
 	}
 	r := Record{
 		Key: q.claim.Key, State: Running, Owner: q.claim.Owner, Request: q.claim.Request,
-		Token: token, Generation: generation, Fingerprint: q.claim.Fingerprint, ClaimedAt: claimed,
+		Token: token, Generation: int(generation), Fingerprint: q.claim.Fingerprint, ClaimedAt: claimed,
 	}
 	if q.claim.Lease > 0 {
 		r.Until = &until
 	}
-	return r, errors.Join(err, err1, err2)
-}
-
-// number reads an integer that scripts hand on as they found it.
-func number(v any) (int, error) {
-	switch v := v.(type) {
-	case int64:
-		return int(v), nil
-	case string:
-		return strconv.Atoi(v)
-	}
-	return 0, errDamaged
+	return stored{Record: r, announced: n[4] == int64(1)}, errors.Join(err, err1)
 }
 
 // mismatch reports whether two fingerprints tell of different inputs.

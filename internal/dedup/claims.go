@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -41,9 +42,16 @@ type Options struct {
 // within seconds, whatever Redis does; an error wraps [ErrUnavailable] where it
 // is worth trying again later.
 type Claims struct {
-	rdb redis.UniversalClient
-	log *zap.Logger
+	rdb      redis.UniversalClient
+	log      *zap.Logger
+	replicas replicas
+	tier     *tier // nil: none
+	stop     context.CancelCauseFunc
+	stopped  sync.WaitGroup
 }
+
+// errClosed is why the tier ends.
+var errClosed = errors.New("claims were closed")
 
 // Open returns the claims that rdb keeps. It does not wait for Redis.
 func Open(rdb redis.UniversalClient, opts Options) (*Claims, error) {
@@ -51,17 +59,24 @@ func Open(rdb redis.UniversalClient, opts Options) (*Claims, error) {
 		return nil, errors.New("claims need a Redis")
 	}
 	c := &Claims{rdb: rdb, log: telemetry.OrNop(opts.Log)}
+	// The tier lives as long as the claims, not as whoever opens them.
+	ctx, stop := context.WithCancelCause(context.Background())
+	c.stop = stop
+	if opts.Tier {
+		var err error
+		if c.tier, err = newTier(); err != nil {
+			stop(err)
+			return nil, err
+		}
+		c.stopped.Go(func() { c.listen(ctx) })
+	}
 	return c, nil
 }
 
 // Close ends what runs beside the calls. It is safe to call twice.
-func (c *Claims) Close() {}
-
-// run runs a script under the bound of a call.
-func (c *Claims) run(ctx context.Context, script *redis.Script, keys []string, args ...any) ([]any, error) {
-	ctx, cancel := context.WithTimeout(ctx, callFor)
-	defer cancel()
-	return script.Run(ctx, c.rdb, keys, args...).Slice()
+func (c *Claims) Close() {
+	c.stop(errClosed)
+	c.stopped.Wait()
 }
 
 // Now is Redis's clock.
@@ -73,18 +88,6 @@ func (c *Claims) Now(ctx context.Context) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("asking Redis for the time: %w", fault(ctx, err))
 	}
 	return now.UTC(), nil
-}
-
-// Recovering reports whether Redis lost its memory less than a minute ago, and
-// when: until then a claim may be missing whose owner lives.
-func (c *Claims) Recovering(ctx context.Context) (since time.Time, ok bool, err error) {
-	got, err := c.run(ctx, epochScript, []string{epochKey})
-	if err != nil {
-		return time.Time{}, false, fmt.Errorf("asking Redis since when it remembers: %w", fault(ctx, err))
-	}
-	epoch, err1 := micros(got, 0)
-	now, err2 := micros(got, 1)
-	return epoch, now.Sub(epoch) < recoverFor, errors.Join(err1, err2)
 }
 
 // micros reads the time at place i of an answer.

@@ -50,6 +50,8 @@ type stored struct {
 	Record
 	// only says that there was never another grant under the key.
 	only bool
+	// announced says that it was granted over a completed one inside its window.
+	announced bool
 }
 
 // decode reads the fields of a hash, name and value in turn.

@@ -12,6 +12,7 @@ import "github.com/redis/go-redis/v9"
 //	fingerprint   of the inputs
 //	request       the request id as it stands in the key of its copy
 //	only          1 where this grant is the only one there ever was
+//	announced     1 where it was granted over a completed one inside its window
 //	claimed_at ended_at until   in µs of Redis's clock; until is the end of the
 //	              lease, empty where there is none, or of the window
 //	result        JSON of the result
@@ -45,14 +46,15 @@ end
 //	           token of a dead owner (0: none), µs for which an end answers
 //	           requests made before it (0: not at all), ms that a copy stays,
 //	           ms that an ended claim stays, channel, JSON of the key
-//	Returns decision and time; then token, generation and the times of the claim
-//	and of its end of lease where the claimer runs; else the record that blocks.
+//	Returns decision and time; then token, generation, the times of the claim and
+//	of the end of its lease and 1 if it was announced, where the claimer runs;
+//	else the record that blocks.
 var claimScript = redis.NewScript(prelude + `
 local who, run, json, name, fingerprint = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local at, lease, rerun, dead = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1', tonumber(ARGV[9])
 local late, keepcopy, keep, channel, key = tonumber(ARGV[10]), ARGV[11], ARGV[12], ARGV[13], ARGV[14]
 
-local old = redis.call('HMGET', claim, 'state', 'who', 'token', 'generation', 'until', 'ended_at', 'run', 'request', 'claimed_at')
+local old = redis.call('HMGET', claim, 'state', 'who', 'token', 'generation', 'until', 'ended_at', 'run', 'request', 'claimed_at', 'announced')
 local state, token, generation = old[1], tonumber(old[3] or 0), tonumber(old[4] or 0)
 local ends, ended = tonumber(old[5] or '') or 0, tonumber(old[6] or '') or 0
 local inside = state == 'completed' and ends > now
@@ -60,13 +62,17 @@ local inside = state == 'completed' and ends > now
 local function blocked(decision, key)
   return {decision, now, redis.call('HGETALL', key)}
 end
-local function hold(decision, generation, claimed)
+local function hold(decision, generation, claimed, announced)
   if state and decision == 'granted' then redis.call('DEL', claim) end
   local token, till = math.max(token + 1, now), ''
   if lease > 0 then till = text(now + lease) end
   local fields = {'state', 'running', 'who', who, 'run', run, 'token', text(token), 'generation', generation,
     'claim', json, 'fingerprint', fingerprint, 'request', name, 'claimed_at', text(claimed), 'until', till}
   if not state then fields[21], fields[22] = 'only', '1' end
+  if announced and decision == 'granted' then
+    fields[21], fields[22] = 'announced', '1'
+    redis.call('PUBLISH', channel, key)
+  end
   redis.call('HSET', claim, unpack(fields))
   if name ~= '' and decision == 'granted' then
     local key = claim .. ':r:' .. name
@@ -74,7 +80,7 @@ local function hold(decision, generation, claimed)
     redis.call('HSET', key, unpack(fields))
     redis.call('PEXPIRE', key, keepcopy)
   end
-  return {decision, now, {token, generation, claimed, lease > 0 and now + lease or 0}}
+  return {decision, now, {token, generation, claimed, lease > 0 and now + lease or 0, announced and 1 or 0}}
 end
 local function bury() -- a dead owner's claim, which ends without it
   redis.call('HSET', claim, 'state', 'canceled', 'ended_at', text(now), 'until', '')
@@ -83,7 +89,7 @@ local function bury() -- a dead owner's claim, which ends without it
 end
 
 if state and old[2] == who then
-  if state == 'running' then return hold('resumed', generation, tonumber(old[9])) end
+  if state == 'running' then return hold('resumed', generation, tonumber(old[9]), old[10] == '1') end
   if state == 'completed' then return blocked('done', claim) end
 end
 local dies = state == 'running' and token == dead
@@ -114,9 +120,7 @@ if (state == 'failed' or state == 'canceled') and at > 0 and at <= ended and now
   return blocked('late', claim)
 end
 if not state then return hold('granted', 0, now) end
-local held = hold('granted', generation + 1, now)
-if inside then redis.call('PUBLISH', channel, key) end
-return held`)
+return hold('granted', generation + 1, now, inside)`)
 
 // restore puts back a claim that Redis has lost: by a restart without its data
 // or a failover to a replica that had not heard of it. Tokens only grow, so a

@@ -44,15 +44,32 @@ func (c *Claims) Settle(ctx context.Context, s Settlement) error {
 		return err
 	}
 	window := max(s.Window, 0)
+	asked := c.tier.ask()
 	got, err := c.run(ctx, settleScript, []string{s.Key.redisKey()}, append(args,
 		string(s.State), window.Microseconds(), result, (window+keepFor).Milliseconds())...)
 	if err == nil {
-		_, err = granted(got)
+		err = c.settled(asked, got)
 	}
 	if err != nil {
 		return fmt.Errorf("settling %s: %w", s.Key, fault(ctx, err))
 	}
 	return nil
+}
+
+// settled keeps in the tier what a settlement made.
+func (c *Claims) settled(asked asked, got []any) error {
+	now, err := granted(got)
+	if err != nil {
+		return err
+	}
+	if len(got) != 3 {
+		return errDamaged
+	}
+	r, err := decode(got[2])
+	if err == nil {
+		c.tier.keep(asked, r, now)
+	}
+	return err
 }
 
 // grant is what the scripts need to know of a claim as it was granted, to put it
@@ -96,7 +113,7 @@ func (c *Claims) ReleaseByOperator(ctx context.Context, key Key) (*Record, error
 		return nil, err
 	}
 	got, err := c.run(ctx, releaseScript, []string{key.redisKey()}, keepFor.Milliseconds(),
-		keepRequestFor.Milliseconds(), lateFor.Microseconds(), "belay:{claims}", string(name))
+		keepRequestFor.Milliseconds(), lateFor.Microseconds(), channel, string(name))
 	if err != nil {
 		return nil, fmt.Errorf("releasing %s: %w", key, fault(ctx, err))
 	}
@@ -106,6 +123,9 @@ func (c *Claims) ReleaseByOperator(ctx context.Context, key Key) (*Record, error
 	r, err := decode(got[1])
 	if err != nil {
 		return nil, fmt.Errorf("releasing %s: %w", key, err)
+	}
+	if err := c.announced(ctx, key, 0); err != nil {
+		return nil, fmt.Errorf("announcing the release of %s: %w", key, fault(ctx, err))
 	}
 	return &r.Record, nil
 }
