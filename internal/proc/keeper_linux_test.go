@@ -83,6 +83,7 @@ func TestASupervisorThatTermReachesIdleServesOn(t *testing.T) {
 	wait(t, p)
 	sendSignal(t, p.keeper.pid(), syscall.SIGTERM)
 	job := script(t, `trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done`)
+	job.Grace = patience
 	q := start(t, h, job)
 	awaitOutput(t, job, "ready", 1)
 	q.Terminate()
