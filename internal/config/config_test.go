@@ -163,7 +163,7 @@ func TestLoadRefuses(t *testing.T) {
 		{name: "LogLevel", env: []string{"BELAY_LOG_LEVEL", "loud"}, want: []string{`"loud"`, "debug, info, warn, error"}},
 		{name: "LogFormat", env: []string{"BELAY_LOG_FORMAT", "xml"}, want: []string{`"xml"`, "json, console"}},
 		{name: "RedisScheme", env: []string{"REDIS_URL", "http://:hunter2@redis"}, want: []string{"REDIS_URL", `"http"`, "redis://"}},
-		{name: "RedisCluster", env: []string{"REDIS_URL", "redis+cluster://a,b"}, want: []string{"not supported in this version"}},
+		{name: "RedisCluster", env: []string{"REDIS_URL", "redis+cluster://a,b/2"}, want: []string{"only database 0"}},
 		{name: "RedisNoURL", env: []string{"REDIS_URL", "redis://:hunter2%@redis"}, want: []string{"not a URL", "percent-encoded"}},
 		{name: "RedisDatabase", env: []string{"REDIS_LOGS_URL", "redis://:hunter2@redis/x"}, want: []string{"REDIS_LOGS_URL"}},
 

@@ -71,7 +71,7 @@ func settings() []Setting {
 		},
 		{
 			Name: "redis_url", Env: "REDIS_URL",
-			Help: "Redis, as redis://[user:password@]host:port/db, rediss:// for TLS or unix:// for a socket. Empty: none.",
+			Help: "Redis, as redis://[user:password@]host:port/db, rediss:// for TLS or unix:// for a socket, redis+cluster:// or redis+sentinel:// for several servers. Empty: none.",
 			set:  redisURL(func(c *Config) *string { return &c.RedisURL }),
 		},
 		{
@@ -147,7 +147,7 @@ func oneOf(field func(*Config) *string, allowed ...string) func(*Config, value) 
 func redisURL(field func(*Config) *string) func(*Config, value) error {
 	return func(c *Config, v value) error {
 		if v.text != "" {
-			if _, err := redisOptions(v.text); err != nil {
+			if err := checkRedisURL(v.text); err != nil {
 				return err
 			}
 		}
