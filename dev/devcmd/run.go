@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/redis/go-redis/v9"
+
 	"belay.run/internal/config"
 	"belay.run/internal/logs"
 	"belay.run/internal/store"
@@ -50,6 +52,7 @@ func (b *boot) connection(ctx context.Context) (*cli.Connection, error) {
 		Namespace: b.Temporal.Namespace(),
 		Store:     func(context.Context) (store.Store, error) { return st, nil },
 		Logs:      func(context.Context) (*logs.Logs, error) { return l, nil },
+		Redis:     func() (redis.UniversalClient, error) { return rdb, nil },
 		Close: func() {
 			l.Close()
 			// Nothing was written that could be lost.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"belay.run/internal/logs"
@@ -35,6 +36,7 @@ func (e *Env) CLI(t *testing.T, args ...string) Result {
 				Namespace: e.Temporal.Namespace(),
 				Store:     func(context.Context) (store.Store, error) { return e.Store, nil },
 				Logs:      func(context.Context) (*logs.Logs, error) { return e.Logs, nil },
+				Redis:     func() (redis.UniversalClient, error) { return e.redis, nil },
 			}, nil
 		},
 	}, args)

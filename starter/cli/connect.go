@@ -40,6 +40,9 @@ type Connection struct {
 	Store func(ctx context.Context) (store.Store, error)
 	// Logs opens the logs, as Store does the store.
 	Logs func(ctx context.Context) (*logs.Logs, error)
+	// Redis is a client of the Redis that keeps claims and the audit, nil where
+	// none is configured. It is not connected yet. The field may be nil.
+	Redis func() (redis.UniversalClient, error)
 	// Close ends what was opened; it may be nil.
 	Close func()
 }
@@ -84,6 +87,7 @@ func fromEnvironment(ctx context.Context) (*Connection, error) {
 		WebURL:    webURL(temporal.Address),
 		Store:     l.openStore,
 		Logs:      l.openLogs,
+		Redis:     l.openRedis,
 		Close: func() {
 			l.close()
 			temporal.Close()
@@ -111,7 +115,23 @@ type lazy struct {
 	mu    sync.Mutex
 	store store.Store
 	logs  *logs.Logs
+	main  redis.UniversalClient
 	redis []redis.UniversalClient
+}
+
+func (l *lazy) openRedis() (redis.UniversalClient, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mainLocked()
+}
+
+func (l *lazy) mainLocked() (redis.UniversalClient, error) {
+	if l.main != nil {
+		return l.main, nil
+	}
+	var err error
+	l.main, err = l.dial(l.settings.RedisURL)
+	return l.main, err
 }
 
 func (l *lazy) openStore(ctx context.Context) (store.Store, error) {
@@ -124,7 +144,7 @@ func (l *lazy) storeLocked(ctx context.Context) (store.Store, error) {
 	if l.store != nil {
 		return l.store, nil
 	}
-	rdb, err := l.dial(l.settings.RedisURL)
+	rdb, err := l.mainLocked()
 	if err != nil {
 		return nil, err
 	}

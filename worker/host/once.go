@@ -12,7 +12,6 @@ import (
 	"belay.run/internal/dedup"
 	"belay.run/internal/durations"
 	"belay.run/internal/liveness"
-	"belay.run/internal/metrics"
 )
 
 const (
