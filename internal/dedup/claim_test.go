@@ -11,7 +11,7 @@ import (
 )
 
 func TestOneRunsAndOthersDoNot(t *testing.T) {
-	onEachRedis(t, func(t *testing.T, b *bundle) {
+	onACluster(t, func(t *testing.T, b *bundle) {
 		claim := by("a")
 		claim.Fingerprint, claim.Request.Sender, claim.Request.At = "f", "ann", b.now(t)
 		first := b.claim(t, claim, dedup.Granted)
@@ -120,7 +120,7 @@ func TestStepThatWaitedIsNeverLate(t *testing.T) {
 }
 
 func TestRequestMeansItsRun(t *testing.T) {
-	onEachRedis(t, func(t *testing.T, b *bundle) {
+	onACluster(t, func(t *testing.T, b *bundle) {
 		redelivered := by("a'")
 		redelivered.Request = by("a").Request
 		redelivered.Rerun = true // even so
@@ -232,7 +232,7 @@ func TestRedeliveryOfADeadRun(t *testing.T) {
 }
 
 func TestRequestOfATakenOverRun(t *testing.T) {
-	onEachRedis(t, func(t *testing.T, b *bundle) {
+	onACluster(t, func(t *testing.T, b *bundle) {
 		first := b.claim(t, by("a"), dedup.Granted)
 		taker := by("b")
 		taker.Dead = first.Record.Token
@@ -262,7 +262,7 @@ func TestMismatch(t *testing.T) {
 }
 
 func TestKeySpaces(t *testing.T) {
-	onEachRedis(t, func(t *testing.T, b *bundle) {
+	onACluster(t, func(t *testing.T, b *bundle) {
 		long := strings.Repeat("x", dedup.MaxKey-1)
 		keys := []dedup.Key{
 			pipelineKey, stepKey,
