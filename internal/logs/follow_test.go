@@ -87,7 +87,7 @@ func everyBackend(t *testing.T, test func(t *testing.T, l *logs.Logs)) {
 	})
 	run("cluster as the store", func(t testing.TB) (store.Store, redis.UniversalClient) {
 		t.Helper()
-		rdb := redistest.Cluster(t)
+		rdb := redistest.StartCluster(t).Client(t)
 		st, err := store.Open(t.Context(), "redis", rdb)
 		require.NoError(t, err)
 		return st, rdb
