@@ -36,6 +36,9 @@ type Options struct {
 	// Tier says whether to answer hot duplicates from the memory of this
 	// process. It pays for itself in a worker. Defaults to off.
 	Tier bool
+	// Clock is what the local tier goes by, which is all that this process's
+	// clock decides. Defaults to time.Now.
+	Clock func() time.Time
 }
 
 // Claims makes claims in Redis. It is safe for concurrent use. Each call ends
@@ -64,7 +67,7 @@ func Open(rdb redis.UniversalClient, opts Options) (*Claims, error) {
 	c.stop = stop
 	if opts.Tier {
 		var err error
-		if c.tier, err = newTier(); err != nil {
+		if c.tier, err = newTier(opts.Clock); err != nil {
 			stop(err)
 			return nil, err
 		}

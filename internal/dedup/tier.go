@@ -27,6 +27,7 @@ const (
 // clocks: one that nobody sets, and one that goes on while the machine sleeps.
 type tier struct {
 	cache *otter.Cache[Key, *entry]
+	now   func() time.Time
 	base  time.Time
 	// until, and untilWall by the other clock, is when the proof runs out.
 	until, untilWall atomic.Int64
@@ -41,12 +42,15 @@ type entry struct {
 	until, untilWall int64
 }
 
-func newTier() (*tier, error) {
+func newTier(now func() time.Time) (*tier, error) {
+	if now == nil {
+		now = time.Now
+	}
 	cache, err := otter.New(&otter.Options[Key, *entry]{MaximumWeight: tierWeight, Weigher: weigh})
 	if err != nil {
 		return nil, fmt.Errorf("making the local tier: %w", err)
 	}
-	return &tier{cache: cache, base: time.Now()}, nil
+	return &tier{cache: cache, now: now, base: now()}, nil
 }
 
 func weigh(_ Key, e *entry) uint32 {
@@ -60,7 +64,7 @@ func weigh(_ Key, e *entry) uint32 {
 
 // clock is the time since base, by both clocks.
 func (t *tier) clock() (steady, wall int64) {
-	now := time.Now()
+	now := t.now()
 	return int64(now.Sub(t.base)), now.UnixNano()
 }
 
