@@ -21,8 +21,12 @@ import (
 	"belay.run/internal/run"
 )
 
-// patience bounds each question.
-const patience = 5 * time.Second
+const (
+	// patience bounds each question.
+	patience = 5 * time.Second
+	// again is how long after a first answer the second one is asked for.
+	again = 500 * time.Millisecond
+)
 
 // Answer is what Temporal knows of an owner.
 type Answer struct {
@@ -66,16 +70,37 @@ func New(c client.Client, namespace string) *Asker {
 
 // Ask tells whether an owner lives. Temporal out of reach means that it does.
 func (a *Asker) Ask(ctx context.Context, owner dedup.Owner) Answer {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	answer, err := a.ask(ctx, owner)
+	if err == nil && !answer.Alive && !answer.byItself() {
+		// A stage that had just been started may not be known to Temporal's
+		// visibility yet, which is a moment behind.
+		if err = pause(ctx, again); err == nil {
+			answer, err = a.ask(ctx, owner)
+		}
+	}
 	if err != nil {
 		return Answer{Alive: true, Unsure: true, Err: fmt.Errorf("asking whether run %s lives: %w", owner.WorkflowID, err)}
 	}
 	return answer
 }
 
+// byItself: the run ended by its own code, which waits for its stages.
+func (a Answer) byItself() bool { return a.Status == run.Succeeded || a.Status == run.Failed }
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 func (a *Asker) ask(ctx context.Context, owner dedup.Owner) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	last, err := a.last(ctx, owner)
 	if err != nil {
 		return Answer{}, err

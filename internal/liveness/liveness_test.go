@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,8 @@ type temporal struct {
 
 	executions []execution
 	away       error
+	// behind is how many lists do not know of anything yet.
+	behind atomic.Int32
 }
 
 type execution struct {
@@ -76,6 +79,9 @@ func (s *temporal) ListWorkflowExecutions(_ context.Context, r *workflowservice.
 	}
 	prefix = strings.ReplaceAll(strings.TrimSuffix(prefix, "'"), `\'`, `'`)
 	resp := &workflowservice.ListWorkflowExecutionsResponse{}
+	if s.behind.Add(-1) >= 0 {
+		return resp, nil
+	}
 	for _, e := range s.executions {
 		if e.status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING && strings.HasPrefix(e.id, prefix) {
 			resp.Executions = append(resp.Executions, &workflowpb.WorkflowExecutionInfo{})
@@ -140,4 +146,11 @@ func TestOutOfReachIsAlive(t *testing.T) {
 	require.True(t, got.Alive)
 	require.True(t, got.Unsure)
 	require.ErrorIs(t, got.Err, away)
+}
+
+func TestAStageThatIsNotKnownYetIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := &temporal{executions: []execution{{"x", "r1", "r1", terminated}, {"x/r1/build", "s", "s", opened}}}
+	s.behind.Store(1)
+	require.True(t, asker(s).Ask(t.Context(), dedup.Owner{WorkflowID: "x", RunKey: "r1", RunID: "r1"}).Alive)
 }
