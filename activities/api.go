@@ -8,6 +8,7 @@ package activities
 import (
 	"time"
 
+	"belay.run/internal/dedup"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 )
@@ -69,6 +70,8 @@ type StepInput struct {
 	Attempts int `json:"attempts,omitempty"`
 	// Vars are BELAY_RUN_ID and its like.
 	Vars map[string]string `json:"vars,omitempty"`
+	// Claim is set where the step has a key.
+	Claim *Claiming `json:"claim,omitempty"`
 }
 
 // StepResult is how an attempt of a step ended. It travels as the result, or
@@ -86,19 +89,28 @@ type StepResult struct {
 	Cause *run.Cause `json:"cause,omitempty"`
 	// Notes are warnings worth a person's attention.
 	Notes []string `json:"notes,omitempty"`
+	// Claim is the claim that the attempt held; nil where the step has no key,
+	// or another's result stands for its own.
+	Claim *dedup.Record `json:"claim,omitempty"`
+	// DuplicateOf is who has run in place of this step.
+	DuplicateOf *dedup.Owner `json:"duplicate_of,omitempty"`
 }
 
 // Progress is what a step's heartbeat shows while it is pending.
 type Progress struct {
 	Phase string    `json:"phase"`
 	Since time.Time `json:"since"`
+	// Name is what it waits for, and Holder who has that, where it does.
+	Name   string `json:"name,omitempty"`
+	Holder string `json:"holder,omitempty"`
 }
 
 // Phases of a step as its heartbeat shows them.
 const (
-	PhaseWaiting = "waiting for a process slot"
-	PhaseRunning = "running"
-	PhaseEnding  = "ending"
+	PhaseClaiming = "waiting for a claim"
+	PhaseWaiting  = "waiting for a process slot"
+	PhaseRunning  = "running"
+	PhaseEnding   = "ending"
 )
 
 // EndInput asks a host to end the processes of steps at once.
@@ -119,4 +131,7 @@ type LightInput struct {
 	Node string         `json:"node"`
 	Uses string         `json:"uses"`
 	With map[string]any `json:"with,omitempty"`
+	// Claim is set where the step has a key; Outputs are those that it declares.
+	Claim   *Claiming `json:"claim,omitempty"`
+	Outputs []string  `json:"outputs,omitempty"`
 }

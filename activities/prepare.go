@@ -26,7 +26,7 @@ const (
 // needs have saved. It begins with an empty workspace each time.
 func (s *Steps) Prepare(ctx context.Context, in PrepareInput) error {
 	unstick(ctx, s.Client, s.Namespace)
-	defer s.beating(ctx)()
+	defer beating(ctx)()
 	s.forget(in.Owner)
 	dirs := s.Host.Dirs(in.Owner.RunKey, in.Owner.Node)
 	if err := s.Host.Empty(ctx, dirs.Workspace); err != nil {
@@ -87,7 +87,7 @@ func copyFolder(ctx context.Context, src spec.Source, dir string) error {
 // their key.
 func (s *Steps) SaveArtifacts(ctx context.Context, in SaveInput) (string, error) {
 	unstick(ctx, s.Client, s.Namespace)
-	defer s.beating(ctx)()
+	defer beating(ctx)()
 	dirs := s.Host.Dirs(in.Owner.RunKey, in.Owner.Node)
 	key, _, err := archive.PackToStore(ctx, s.Store, "artifacts", dirs.Workspace,
 		archive.Options{Include: in.Paths, Limit: maxArchiveBytes})
@@ -106,7 +106,7 @@ func (s *Steps) SaveArtifacts(ctx context.Context, in SaveInput) (string, error)
 // workspace. What is not there counts as released.
 func (s *Steps) Release(ctx context.Context, owner Owner) error {
 	unstick(ctx, s.Client, s.Namespace)
-	defer s.beating(ctx)()
+	defer beating(ctx)()
 	s.forget(owner)
 	if err := s.Proc.EndNode(ctx, processNode(owner.RunKey, owner.Node)); err != nil && !errors.Is(err, proc.ErrNotProved) {
 		return fmt.Errorf("ending what is left of stage %s: %w", owner.Node, err)
@@ -119,19 +119,25 @@ func (s *Steps) Release(ctx context.Context, owner Owner) error {
 
 // beating sends heartbeats until the function it returns is called, so that a
 // cancel reaches the activity's context and a dead worker is noticed.
-func (s *Steps) beating(ctx context.Context) func() {
+func beating(ctx context.Context) func() {
+	return beatingWith(ctx, func() []any { return nil })
+}
+
+// beatingWith is beating with something to say.
+func beatingWith(ctx context.Context, say func() []any) func() {
 	done := make(chan struct{})
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		tick := time.NewTicker(heartbeatPeriod)
-		defer tick.Stop()
+		next := time.NewTimer(firstHeartbeat)
+		defer next.Stop()
 		for {
 			select {
 			case <-done:
 				return
-			case <-tick.C:
-				activity.RecordHeartbeat(ctx)
+			case <-next.C:
+				activity.RecordHeartbeat(ctx, say()...)
+				next.Reset(heartbeatPeriod)
 			}
 		}
 	}()

@@ -151,7 +151,7 @@ func TestRunStep(t *testing.T) {
 		out := h.output(t)
 		require.Contains(t, out, h.dirs.Workspace+"\n")
 		require.Contains(t, out, "hi id 1\n")
-		require.Contains(t, out, "BELAY_ATTEMPT BELAY_CACHE BELAY_HOST BELAY_NODE BELAY_OUTPUT BELAY_RUN_ID BELAY_WORKSPACE "+
+		require.Contains(t, out, "BELAY_ATTEMPT BELAY_CACHE BELAY_HOST BELAY_IDEMPOTENCY_KEY BELAY_NODE BELAY_OUTPUT BELAY_RUN_ID BELAY_WORKSPACE "+
 			"CI GREETING HOME PATH PWD TMPDIR ")
 		require.Contains(t, out, "err\n")
 	})

@@ -27,6 +27,8 @@ type StepsConfig struct {
 	Logs      *logs.Logs
 	Store     store.Store
 	Secrets   secret.Provider
+	// Claims claims the keys of steps.
+	Claims *Claims
 	// MaxProcesses is how many steps run a process at once on this host.
 	MaxProcesses int
 	// Environment is what steps get of the worker's own variables, as

@@ -27,6 +27,8 @@ const (
 	stopTimeout
 	// stopOperator: the activity was paused or reset by hand.
 	stopOperator
+	// stopTakenOver: the step's claim is another's.
+	stopTakenOver
 )
 
 // stopError is the cause with which an attempt's context is cancelled.

@@ -48,6 +48,7 @@ func (w *Worker) maintainUntil(ctx context.Context) {
 			return
 		case <-look.C:
 			w.look(ctx)
+			w.restoreClaims(ctx)
 		case <-sweep.C:
 			if w.state.is(StatusDraining) || time.Since(swept) >= sweepEvery {
 				w.stages.sweep(ctx)

@@ -14,6 +14,7 @@ import (
 // said here and nowhere else.
 type registered struct {
 	control *activities.Control
+	claims  *activities.Claims
 	groups  *activities.Groups
 	binder  *activities.Binder
 	steps   *activities.Steps
@@ -27,6 +28,7 @@ func (a *registered) registerWorkflows(r worker.Registry) {
 	r.RegisterWorkflowWithOptions(workflows.Stage, workflow.RegisterOptions{Name: workflows.StageWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Group, workflow.RegisterOptions{Name: activities.GroupWorkflow})
 	r.RegisterActivity(a.control)
+	r.RegisterActivity(a.claims)
 	r.RegisterActivity(a.groups)
 	// Steps that do nothing but pass control run beside the workflows.
 	r.RegisterActivity(a.light)
@@ -46,9 +48,10 @@ func (w *Worker) newActivities() *registered {
 	t := w.deps.temporal
 	return &registered{
 		control: activities.NewControl(t.Client, t.Namespace),
+		claims:  w.deps.claims,
 		groups:  activities.NewGroups(t.Client, t.Namespace),
 		binder:  activities.NewBinder(w.host),
-		light:   activities.NewLight(),
+		light:   activities.NewLight(w.deps.claims),
 		steps: activities.NewSteps(activities.StepsConfig{
 			Client:       t.Client,
 			Namespace:    t.Namespace,
@@ -57,6 +60,7 @@ func (w *Worker) newActivities() *registered {
 			Logs:         w.deps.logs,
 			Store:        w.deps.store,
 			Secrets:      w.deps.secrets,
+			Claims:       w.deps.claims,
 			MaxProcesses: w.cfg.Settings.MaxProcesses,
 			Environment:  w.cfg.Settings.StepEnviron(os.Environ()),
 			Logger:       w.log,

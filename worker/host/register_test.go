@@ -48,7 +48,7 @@ func TestRegistered(t *testing.T) {
 	t.Parallel()
 	acts := &registered{
 		control: new(activities.Control), groups: new(activities.Groups), binder: new(activities.Binder),
-		steps: new(activities.Steps), light: new(activities.Light),
+		steps: new(activities.Steps), light: new(activities.Light), claims: new(activities.Claims),
 	}
 	var workflows, steps, host, light registry
 	acts.registerWorkflows(&workflows)
@@ -58,7 +58,8 @@ func TestRegistered(t *testing.T) {
 
 	require.Equal(t, []string{"Pipeline", "Stage", "Group"}, workflows.workflows)
 	require.Equal(t, []string{
-		"AcquireSlot", "CancelCause", "HostAlive", "Plan", "ReleaseSlot", "RunLight", "SlotOwners", "SupersedeSlots",
+		"AcquireSlot", "AwaitRun", "CancelCause", "ClaimRun", "HostAlive", "Plan", "ReleaseSlot", "RunLight",
+		"SettleRun", "SettleStep", "SlotOwners", "Supersede", "SupersedeSlots",
 	}, workflows.activities)
 	require.Equal(t, []string{"Bind"}, steps.activities)
 	require.Equal(t, []string{"End", "Prepare", "Release", "RunStep", "SaveArtifacts"}, host.activities)

@@ -35,6 +35,7 @@ type deps struct {
 	store     store.Store
 	logs      *logs.Logs
 	secrets   secret.Provider
+	claims    *activities.Claims
 	processes *proc.Host
 }
 
@@ -48,6 +49,10 @@ func (w *Worker) Start(ctx context.Context) error {
 	if err := w.openProcesses(ctx); err != nil {
 		return err
 	}
+	if err := w.openOnce(); err != nil {
+		return err
+	}
+	w.deps.claims = w.newClaims()
 	w.stages = newStages(w)
 	if err := w.openQueues(); err != nil {
 		return err

@@ -1,0 +1,95 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"belay.run/internal/dedup"
+	"belay.run/internal/run"
+)
+
+// claim claims the step's key, if it has one, and keeps the claim until release
+// is called. Over means that the step need not run: another's result is its own.
+func (a *attempt) claim() (over bool, release func(), err error) {
+	nothing := func() {}
+	in := a.in.Claim
+	if in == nil {
+		return false, nothing, nil
+	}
+	a.waitFor(in.Key.Name, "")
+	grant, err := a.steps.Claims.claimStep(a.ctx, in, func(holder string) { a.waitFor(in.Key.Name, holder) })
+	if err != nil {
+		return false, nothing, a.claimError(err)
+	}
+	if grant.note != "" {
+		a.note("%s", grant.note)
+	}
+	if grant.result != nil {
+		return true, nothing, a.take(grant.result)
+	}
+	a.setPhase(PhaseWaiting)
+	if grant.held == nil {
+		return false, nothing, nil
+	}
+	a.held, a.res.Claim = grant.held, grant.held
+	return false, a.keepClaim(), nil
+}
+
+// claimError tells what stopped the attempt, and what its claim came to, from a
+// fault that may pass.
+func (a *attempt) claimError(err error) error {
+	if stop := a.stopped(nil); stop != nil {
+		return stop
+	}
+	if step, ok := errors.AsType[*stepError](err); ok {
+		return step
+	}
+	return &retryableError{err}
+}
+
+// take makes a recorded result the attempt's own.
+func (a *attempt) take(from *StepResult) (err error) {
+	now := time.Now()
+	a.res.StartedAt, a.res.ExitCode, a.res.DuplicateOf = now, from.ExitCode, from.DuplicateOf
+	a.res.Outputs, err = declared(from.Outputs, a.in.Step.Outputs)
+	return err
+}
+
+// keepClaim renews the claim until the function that it returns is called. An
+// attempt whose claim is another's must end: it would do the work twice.
+func (a *attempt) keepClaim() func() {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(a.ctx))
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		a.steps.Claims.keep(ctx, *a.held, func(cause run.Cause) { a.stop(&stopError{stopTakenOver, cause}) })
+	})
+	return func() {
+		cancel(nil)
+		renewing.Wait()
+	}
+}
+
+// once adds what lets others know this step again: the idempotency key, which is
+// the same over all attempts, and the fencing token, which grows with every
+// claim. There is no token where there is no claim.
+func (a *attempt) once(env environ) {
+	if a.held == nil {
+		env["BELAY_IDEMPOTENCY_KEY"] = dedup.RunIdempotencyKey(a.key.runKey, a.key.node)
+		return
+	}
+	env["BELAY_IDEMPOTENCY_KEY"] = dedup.IdempotencyKey(*a.held)
+	env["BELAY_FENCING_TOKEN"] = strconv.FormatInt(a.held.Token, 10)
+}
+
+// waitFor shows that the attempt waits for a key.
+func (a *attempt) waitFor(key, holder string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.phase.Phase == PhaseClaiming && a.phase.Holder == holder {
+		return
+	}
+	a.phase = Progress{Phase: PhaseClaiming, Since: time.Now(), Name: key, Holder: holder}
+}
