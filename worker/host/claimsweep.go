@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -70,7 +69,7 @@ func (s *claimSweep) run(ctx context.Context) (int, error) {
 // all asks for the owners of all claims that are old enough. One that cannot be
 // ended keeps no other from it.
 func (s *claimSweep) all(ctx context.Context, now time.Time) (int, error) {
-	owners := newAsked(s.alive)
+	alive := liveness.EachOnce(s.alive)
 	var ended atomic.Int64
 	g := errgroup.Group{}
 	g.SetLimit(claimSweepAtOnce)
@@ -84,7 +83,7 @@ func (s *claimSweep) all(ctx context.Context, now time.Time) (int, error) {
 			continue
 		}
 		g.Go(func() error {
-			answer := owners.ask(ctx, r.Owner)
+			answer := alive(ctx, r.Owner)
 			if answer.Alive {
 				return nil
 			}
@@ -152,27 +151,4 @@ func pipelineOf(r *dedup.Record) string {
 	}
 	_, _, pipeline, _ := run.Scope(r.Owner.WorkflowID)
 	return pipeline
-}
-
-// asked asks for each run once, however many claims it holds.
-type asked struct {
-	alive func(context.Context, dedup.Owner) liveness.Answer
-
-	mu   sync.Mutex
-	runs map[string]func() liveness.Answer
-}
-
-func newAsked(alive func(context.Context, dedup.Owner) liveness.Answer) *asked {
-	return &asked{alive: alive, runs: make(map[string]func() liveness.Answer)}
-}
-
-func (a *asked) ask(ctx context.Context, owner dedup.Owner) liveness.Answer {
-	a.mu.Lock()
-	answer := a.runs[owner.RunKey]
-	if answer == nil {
-		answer = sync.OnceValue(func() liveness.Answer { return a.alive(ctx, owner) })
-		a.runs[owner.RunKey] = answer
-	}
-	a.mu.Unlock()
-	return answer()
 }
