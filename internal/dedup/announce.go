@@ -157,7 +157,7 @@ func (c *Claims) announced(ctx context.Context, key Key, age time.Duration) erro
 		}
 		age = 0
 	}
-	timer := time.NewTimer(heardBy - age)
+	timer := time.NewTimer(c.heardBy - age)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

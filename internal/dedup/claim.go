@@ -77,7 +77,7 @@ func (c *Claims) conclude(ctx context.Context, q question, asked asked, got []an
 	if q.claim.Replicate {
 		v.Replicated = c.replicated(ctx, q.keys[0])
 	}
-	if age := v.At.Sub(v.Record.ClaimedAt); other.announced && age < heardBy {
+	if age := v.At.Sub(v.Record.ClaimedAt); other.announced && age < c.heardBy {
 		if err := c.announced(ctx, q.claim.Key, age); err != nil {
 			return Verdict{}, fmt.Errorf("announcing the rerun of %s: %w", q.claim.Key, fault(ctx, err))
 		}

@@ -49,8 +49,10 @@ type Claims struct {
 	log      *zap.Logger
 	replicas replicas
 	tier     *tier // nil: none
-	stop     context.CancelCauseFunc
-	stopped  sync.WaitGroup
+	// heardBy is the constant, save in tests.
+	heardBy time.Duration
+	stop    context.CancelCauseFunc
+	stopped sync.WaitGroup
 }
 
 // errClosed is why the tier ends.
@@ -61,7 +63,7 @@ func Open(rdb redis.UniversalClient, opts Options) (*Claims, error) {
 	if rdb == nil {
 		return nil, errors.New("claims need a Redis")
 	}
-	c := &Claims{rdb: rdb, log: telemetry.OrNop(opts.Log)}
+	c := &Claims{rdb: rdb, log: telemetry.OrNop(opts.Log), heardBy: heardBy}
 	// The tier lives as long as the claims, not as whoever opens them.
 	ctx, stop := context.WithCancelCause(context.Background())
 	c.stop = stop

@@ -59,7 +59,9 @@ func onACluster(t *testing.T, test func(t *testing.T, b *bundle)) {
 
 func newBundle(t testing.TB, rdb redis.UniversalClient) *bundle {
 	t.Helper()
-	return &bundle{Claims: open(t, rdb, dedup.Options{}), rdb: rdb, pass: func(d time.Duration) { age(t, rdb, d) }}
+	claims := open(t, rdb, dedup.Options{})
+	claims.HearAtOnce() // here is no tier, and time is real
+	return &bundle{Claims: claims, rdb: rdb, pass: func(d time.Duration) { age(t, rdb, d) }}
 }
 
 // newMiniredis starts one that can live in a bubble.
