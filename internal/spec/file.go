@@ -71,6 +71,13 @@ func (f *File) Plan(inputs map[string]string) (*Plan, error) {
 	return &plan, nil
 }
 
+// Draft is the plan that all runs of the file have in common: without the values
+// of inputs. It is to look at, and not to be changed.
+func (f *File) Draft() *Plan {
+	plan := f.plan
+	return &plan
+}
+
 func (f *File) invalid(problems ...Problem) error {
 	for i := range problems {
 		problems[i].Path = f.Path

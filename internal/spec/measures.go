@@ -86,6 +86,9 @@ func parseDuration(s string) (d time.Duration, hint string) {
 	return 0, usual
 }
 
+// FormatDuration is a duration as a pipeline file has it: 4h, 1h30m.
+func FormatDuration(d time.Duration) string { return short(d) }
+
 // short is a duration without its zero parts: 6h rather than 6h0m0s.
 func short(d time.Duration) string {
 	s := d.String()

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"belay.run/internal/durations"
+	"belay.run/internal/run"
 	"belay.run/internal/spec"
 )
 
@@ -18,6 +21,16 @@ type validateFile struct {
 	Path     string    `json:"path"`
 	Errors   []problem `json:"errors"`
 	Warnings []problem `json:"warnings"`
+	// Explain is there with --explain, Timeouts with --suggest-timeouts.
+	Explain  []explained  `json:"explain,omitempty"`
+	Timeouts []suggestion `json:"timeouts,omitempty"`
+}
+
+// validateFlags are those of validate.
+type validateFlags struct {
+	explain, suggest bool
+	tenant, project  string
+	out              *format
 }
 
 // problem is one thing that is wrong; line and column are 0 where it has no
@@ -30,35 +43,57 @@ type problem struct {
 }
 
 func validateCommand(a *app) *cobra.Command {
+	var f validateFlags
 	cmd := &cobra.Command{
 		Use:   "validate FILE...",
 		Short: "Show every error and warning of pipeline files; needs no server",
 		Args:  args(cobra.MinimumNArgs(1)),
 	}
 	cmd.ValidArgsFunction = yamlFiles
-	out := outputFlag(cmd)
-	cmd.RunE = func(_ *cobra.Command, paths []string) error {
-		return a.validate(paths, *out)
+	flags := cmd.Flags()
+	flags.BoolVar(&f.explain, "explain", false, "say what the keys, windows and groups of the files mean")
+	flags.BoolVar(&f.suggest, "suggest-timeouts", false, "show how long the last runs took, and which timeouts fit; needs Redis")
+	flags.StringVar(&f.tenant, "tenant", run.DefaultTenant, "whose runs --suggest-timeouts looks at")
+	flags.StringVar(&f.project, "project", run.DefaultProject, "the project whose runs it looks at")
+	f.out = outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, paths []string) error {
+		if !f.suggest {
+			return a.validate(cmd.Context(), paths, &f, nil)
+		}
+		return a.measured(cmd.Context(), func(ctx context.Context, d *durations.Durations) error {
+			return a.validate(ctx, paths, &f, d)
+		})
 	}
 	return cmd
 }
 
-func (a *app) validate(paths []string, out format) error {
+func (a *app) validate(ctx context.Context, paths []string, f *validateFlags, d *durations.Durations) error {
 	doc := validateDoc{Files: make([]validateFile, 0, len(paths))}
 	broken := false
 	for _, path := range paths {
-		report := a.check(path)
+		file, report := a.check(path)
 		broken = broken || len(report.Errors) > 0
-		doc.Files = append(doc.Files, validateFile{
-			Path: path, Errors: problems(report.Errors), Warnings: problems(report.Warnings),
-		})
-		if out == formatText {
+		v := validateFile{Path: path, Errors: problems(report.Errors), Warnings: problems(report.Warnings)}
+		if file != nil && f.explain {
+			v.Explain = explain(file.Draft())
+		}
+		if file != nil && d != nil {
+			var err error
+			if v.Timeouts, err = suggest(ctx, d, f, file.Draft()); err != nil {
+				return err
+			}
+		}
+		doc.Files = append(doc.Files, v)
+		if *f.out == formatText {
 			if err := a.printReport(path, report); err != nil {
+				return err
+			}
+			if err := a.printExplained(f, file, &v); err != nil {
 				return err
 			}
 		}
 	}
-	if out == formatJSON {
+	if *f.out == formatJSON {
 		if err := writeJSON(a.Out, doc); err != nil {
 			return err
 		}
@@ -71,13 +106,12 @@ func (a *app) validate(paths []string, out format) error {
 
 // check reads one file. One that cannot be read has that as its error, so that
 // the others are still checked.
-func (a *app) check(path string) *spec.Report {
+func (a *app) check(path string) (*spec.File, *spec.Report) {
 	text, err := a.readFile(path)
 	if err != nil {
-		return &spec.Report{Errors: []spec.Problem{{Path: path, Message: err.Error()}}}
+		return nil, &spec.Report{Errors: []spec.Problem{{Path: path, Message: err.Error()}}}
 	}
-	_, report := spec.Parse(path, text)
-	return report
+	return spec.Parse(path, text)
 }
 
 // printReport shows one file's problems, or that there are none.
