@@ -1,9 +1,15 @@
 package dedup_test
 
 import (
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv("TEST_MAIN") == "race" {
+		os.Exit(racing())
+	}
+	goleak.VerifyTestMain(m)
+}
