@@ -44,8 +44,9 @@ type checker struct {
 	expr *expr.Checker
 	// baseScope is what all expressions may read, pipelineEnv the variables of
 	// the pipeline.
-	baseScope   *scope
-	pipelineEnv *expr.Name
+	baseScope     *scope
+	pipelineEnv   *expr.Name
+	pipelineLayer envLayer
 	// matrices and stageCache are by stage.
 	matrices   map[string]*Matrix
 	stageCache map[string]*expr.Name
@@ -70,6 +71,7 @@ func (p *parser) check(raw rawFile) *File {
 	c.file.Inputs = c.inputs(raw.inputs.v)
 	c.tenants = tenantInputs(c.file.Inputs)
 	c.baseScope, c.pipelineEnv = c.base(), envGroup(raw.env.v)
+	c.pipelineLayer = layerOf(raw.env.v, c.baseScope)
 	c.declareSecrets()
 	c.declareStages()
 	c.needs()
@@ -93,6 +95,7 @@ func (p *parser) check(raw rawFile) *File {
 	scopes := c.scopes(nil)
 	scopes.before.add(raw.finally.v)
 	plan.Finally = c.steps(raw.finally.v, stepContext{
+		layers: []envLayer{c.pipelineLayer},
 		holder: newHolder(plan.FinallyTimeout, "finally_timeout", raw.env.v), scopes: scopes, names: map[string]*yaml.Node{},
 	})
 	plan.FinallyReads = slices.Sorted(maps.Keys(c.reads))
@@ -186,7 +189,7 @@ func (c *checker) stage(in val[rawStage]) Stage {
 	c.templates(raw.env.v, scopes.env)
 	out.Concurrency = c.concurrency(raw.concurrency, scopes.env)
 	ctx := stepContext{
-		stage: &raw, holder: newHolder(out.Timeout, "the timeout of the stage", c.raw.env.v, raw.env.v),
+		stage: &raw, layers: []envLayer{layerOf(raw.env.v, scopes.env), c.pipelineLayer}, holder: newHolder(out.Timeout, "the timeout of the stage", c.raw.env.v, raw.env.v),
 		scopes: scopes, names: map[string]*yaml.Node{},
 	}
 	out.Steps = c.steps(raw.steps.v, ctx)

@@ -127,10 +127,9 @@ func checkBusinessText(what, s string, limit int) error {
 
 // pipelineOnce checks the key and the group of the pipeline.
 func (c *checker) pipelineOnce(raw rawFile, plan *Plan) {
-	layers := []envLayer{{raw.env.v, c.baseScope}}
 	if raw.dedup.given() {
 		names := c.earlyScope("each run has its own, so that no two keys would be equal")
-		k := c.key(raw.dedup, names, layers, onceHolder{"the pipeline", plan.Timeout, raw.timeout.given()})
+		k := c.key(raw.dedup, names, []envLayer{c.pipelineLayer}, onceHolder{"the pipeline", plan.Timeout, raw.timeout.given()})
 		plan.Dedup = k.dedup
 		plan.Dedup.Env = k.variables
 	}
@@ -150,13 +149,10 @@ func (c *checker) stepOnce(raw rawStep, ctx stepContext, out *Step) {
 		}
 		return
 	}
-	layers := []envLayer{{c.raw.env.v, c.baseScope}}
-	if ctx.stage != nil {
-		layers = slices.Insert(layers, 0, envLayer{ctx.stage.env.v, ctx.scopes.env})
-	}
-	k := c.key(raw.dedup, ctx.ownScope(raw.env.v), layers, onceHolder{"the step", out.Timeout, raw.timeout.given()})
+	layers := slices.Concat([]envLayer{layerOf(raw.env.v, ctx.ownScope(raw.env.v))}, ctx.layers)
+	k := c.key(raw.dedup, ctx.keyScope(raw.env.v), layers, onceHolder{"the step", out.Timeout, raw.timeout.given()})
 	out.Dedup, out.Risk = k.dedup, c.risk(raw.risk, raw.dedup, true)
-	c.noteKey(raw, ctx.stage, k)
+	c.noteKey(raw, ctx.stage, layers, k)
 }
 
 // risk is what is written, or high where there is a key.
@@ -250,7 +246,7 @@ func (c *checker) concurrency(in val[rawConcurrency], names *scope) *Concurrency
 		}
 	}
 	if len(errs) == 0 {
-		c.lintGroup(raw.group, c.origins(refs, []envLayer{{c.raw.env.v, c.baseScope}}))
+		c.lintGroup(raw.group, c.origins(refs, []envLayer{c.pipelineLayer}))
 	}
 	return out
 }

@@ -93,6 +93,8 @@ func hostile() map[string]string {
 		"the same key in many legs": "name: p\nstages:\n" + many("  - name: s%[1]d\n    matrix: {a: ["+many256()+"]}\n    steps: [{name: s, run: x, dedup: {key: 'k${{ matrix.a }}${{ env.A }}'}}]\n    env: {A: '%[1]d'}\n", all-200),
 		"keys of many variables": "name: p\nenv:\n" + many("  V%[1]d: x\n", all/2) + "stages:\n  - name: a\n    steps:\n" +
 			many("      - {name: s%[1]d, run: x, dedup: {key: '${{ env.V%[1]d }}-%[1]d'}}\n", all/2-100),
+		"keys of many of many variables": "name: p\nenv:\n" + many("  V%[1]d: x\n", all/2) + "stages:\n  - name: a\n    steps:\n" +
+			many("      - {name: s%[1]d, run: x, dedup: {key: '%[1]d"+strings.Repeat("-${{ env.V9999 }}", 90)+"'}}\n", all/2-100),
 		"many inputs and keys": "name: p\ninputs:\n" + many("  tenant%d_org: {default: x}\n", all/2) + "stages:\n  - name: a\n    steps:\n" +
 			many("      - {name: s%[1]d, run: x, dedup: {key: 'k%[1]d-${{ inputs.tenant0_org }}'}}\n", all/2-200),
 		"spaces":             strings.Repeat(" ", all),

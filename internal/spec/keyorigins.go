@@ -6,12 +6,14 @@ import (
 	"belay.run/internal/expr"
 )
 
-// envLayer is an env, and what its expressions may read. An inner one hides the
-// variables of an outer one.
+// envLayer is an env, and what its expressions may read. In a list of them an
+// inner one stands first, and hides the variables of the outer ones.
 type envLayer struct {
-	entries []entry[string]
-	names   *scope
+	values map[string]string
+	names  *scope
 }
+
+func layerOf(entries []entry[string], names *scope) envLayer { return envLayer{envOf(entries), names} }
 
 // origin is something that a key reads, through the variable via where that is
 // not "".
@@ -40,11 +42,11 @@ func (c *checker) origins(refs []expr.Ref, layers []envLayer) []origin {
 // where it stands.
 func (c *checker) madeOf(variable string, layers []envLayer) []expr.Ref {
 	for i, l := range layers {
-		at := slices.IndexFunc(l.entries, func(e entry[string]) bool { return e.key == variable })
-		if at < 0 {
+		made, ok := l.values[variable]
+		if !ok {
 			continue
 		}
-		refs, _ := c.expr.String(l.entries[at].val.v, l.names)
+		refs, _ := c.expr.String(made, l.names)
 		var out []expr.Ref
 		for _, r := range refs {
 			if r.Path[0] == "env" && len(r.Path) > 1 {
@@ -56,6 +58,29 @@ func (c *checker) madeOf(variable string, layers []envLayer) []expr.Ref {
 		return out
 	}
 	return nil
+}
+
+// keyScope is what the key of a step with these variables may read: all that the
+// step is given.
+func (ctx stepContext) keyScope(own []entry[string]) *scope {
+	outer := ctx.scopes.steps.names["env"]
+	return ctx.scopes.steps.with(map[string]*expr.Name{"env": lazyGroup(lazy{
+		noun: outer.Members.Noun(),
+		member: func(name string) (*expr.Name, *expr.Error) {
+			if slices.ContainsFunc(own, func(e entry[string]) bool { return e.key == name }) {
+				return value(expr.KindText), nil
+			}
+			return outer.Members.Member(name)
+		},
+		names: func() []string {
+			names := slices.Clone(outer.Members.Names())
+			for _, e := range own {
+				names = append(names, e.key)
+			}
+			slices.Sort(names)
+			return slices.Compact(names)
+		},
+	})})
 }
 
 // earlyScope is what can be read before a run: by the key and the group of the
@@ -93,7 +118,7 @@ func (c *checker) earlyScope(why string) *scope {
 
 // earlyEnv are the variables of the pipeline that do not read the run.
 func (c *checker) earlyEnv() *expr.Name {
-	layers := []envLayer{{c.raw.env.v, c.baseScope}}
+	layers := []envLayer{c.pipelineLayer}
 	return lazyGroup(lazy{
 		noun: c.pipelineEnv.Members.Noun(),
 		member: func(variable string) (*expr.Name, *expr.Error) {

@@ -65,8 +65,8 @@ func TestPlanOnce(t *testing.T) {
 	require.Empty(t, build.Steps[1].Risk)
 	require.Equal(t, &spec.Dedup{
 		Key: "mark-${{ inputs.tag }}", OnDuplicate: spec.OnDuplicateAttach, OnMismatch: spec.OnDuplicateAttach, ClaimTimeout: 5 * time.Minute,
-	}, deploy.Steps[1].Dedup)
-	require.Equal(t, spec.RiskHigh, deploy.Steps[1].Risk)
+	}, deploy.Steps[2].Dedup)
+	require.Equal(t, spec.RiskHigh, deploy.Steps[2].Risk)
 	require.Equal(t, []string{"build"}, deploy.Reads)
 	require.NotNil(t, plan.Finally[0].Dedup)
 }

@@ -22,8 +22,8 @@ type keyedStep struct {
 	at   *yaml.Node
 	// stage is nil for the finally steps of the pipeline.
 	stage *rawStage
-	// made is what the key comes to besides its text: variables of the stage,
-	// and what is read of the stage itself.
+	// made is what the key comes to besides its text: variables of the step and
+	// of the stage, and what is read of the stage itself.
 	made string
 	// legs are the parts of the legs of a matrix that the key reads.
 	legs []string
@@ -31,15 +31,16 @@ type keyedStep struct {
 
 // noteKey checks that the legs of a matrix do not claim one key, as each of them
 // runs the step, and remembers the step for sameKeys.
-func (c *checker) noteKey(raw rawStep, stage *rawStage, k checkedKey) {
+func (c *checker) noteKey(raw rawStep, stage *rawStage, layers []envLayer, k checkedKey) {
 	if k.broken {
 		return
 	}
 	key := raw.dedup.v.key
 	s := keyedStep{path: run.StepNode(run.FinallyStage, raw.name.v), at: key.node, stage: stage, legs: []string{""}}
 	if stage != nil {
-		s.path, s.made = run.StepNode(stage.name.v, raw.name.v), stageOwn(stage, k)
+		s.path = run.StepNode(stage.name.v, raw.name.v)
 	}
+	s.made = ownPart(stage, layers[:len(layers)-1], k)
 	if stage != nil && stage.matrix.given() {
 		s.legs = c.partsOfLegs(key, stage, k)
 	}
@@ -90,10 +91,14 @@ func (c *checker) sameKeys() {
 
 // sameText finds those that have one key among steps whose keys have one text.
 func (c *checker) sameText(steps []keyedStep) {
-	byStage, byKey := map[*rawStage]*keyedStep{}, map[string]*keyedStep{}
+	type place struct {
+		stage *rawStage
+		made  string
+	}
+	byStage, byKey := map[place]*keyedStep{}, map[string]*keyedStep{}
 	for i := range steps {
 		s := &steps[i]
-		other := byStage[s.stage]
+		other := byStage[place{s.stage, s.made}]
 		if other == nil && c.afford(len(s.legs)) {
 			for _, leg := range s.legs {
 				id := s.made + "\x00" + leg
@@ -109,23 +114,24 @@ func (c *checker) sameText(steps []keyedStep) {
 				"the step %s has the same key as %s (line %d)", s.path, other.path, other.at.Line)
 			continue
 		}
-		byStage[s.stage] = s
+		byStage[place{s.stage, s.made}] = s
 	}
 }
 
-// stageOwn is what of the key is the stage's: it differs between stages though
-// the text is the same.
-func stageOwn(stage *rawStage, k checkedKey) string {
+// ownPart is what of the key is the step's or the stage's: it differs though the
+// text is the same. Layers are those of the two.
+func ownPart(stage *rawStage, layers []envLayer, k checkedKey) string {
 	var own []string
 	for _, o := range k.origins {
-		if o.Path[0] == "stage" || o.Path[0] == "steps" {
+		if stage != nil && (o.Path[0] == "stage" || o.Path[0] == "steps") {
 			own = append(own, stage.name.v)
 		}
 	}
 	for _, variable := range k.variables {
-		for _, e := range stage.env.v {
-			if e.key == variable {
-				own = append(own, variable+"="+e.val.v)
+		for _, l := range layers {
+			if made, ok := l.values[variable]; ok {
+				own = append(own, variable+"="+made)
+				break
 			}
 		}
 	}

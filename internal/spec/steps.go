@@ -42,7 +42,9 @@ func sizeOf(e entry[string]) int { return len(e.key) + len("=") + len(e.val.v) +
 // stepContext is what checking the steps of a stage needs to know.
 type stepContext struct {
 	// stage is nil for the finally steps of the pipeline.
-	stage  *rawStage
+	stage *rawStage
+	// layers are the variables of the stage and of the pipeline.
+	layers []envLayer
 	holder holder
 	scopes stageScopes
 	// names are those taken so far in the stage.
