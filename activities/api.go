@@ -132,6 +132,8 @@ type LightInput struct {
 	Uses string         `json:"uses"`
 	With map[string]any `json:"with,omitempty"`
 	// Claim is set where the step has a key; Outputs are those that it declares.
-	Claim   *Claiming `json:"claim,omitempty"`
-	Outputs []string  `json:"outputs,omitempty"`
+	// Timeout is that of the step, which does not count the wait for its key.
+	Claim   *Claiming     `json:"claim,omitempty"`
+	Outputs []string      `json:"outputs,omitempty"`
+	Timeout time.Duration `json:"timeout,omitempty"`
 }

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -55,7 +56,7 @@ func (l *Light) claimed(ctx context.Context, in LightInput) (*StepResult, error)
 		return nil, l.failure(in.Node, err)
 	case res == nil:
 		progress.set(Progress{Phase: PhaseRunning, Since: time.Now()})
-		if res, err = l.kept(ctx, in, grant.held); err != nil {
+		if res, err = l.timed(ctx, in, grant.held); err != nil {
 			return nil, err
 		}
 	}
@@ -63,6 +64,20 @@ func (l *Light) claimed(ctx context.Context, in LightInput) (*StepResult, error)
 		res.Notes = append(res.Notes, grant.note)
 	}
 	return res, nil
+}
+
+// timed runs a step within its timeout, which counts from here.
+func (l *Light) timed(ctx context.Context, in LightInput, held *dedup.Record) (*StepResult, error) {
+	timeout := &stepError{run.Cause{
+		Trigger: run.TriggerStepTimeout, Message: fmt.Sprintf("the step's timeout of %s is over", in.Timeout),
+	}}
+	work, cancel := context.WithTimeoutCause(ctx, in.Timeout, timeout)
+	defer cancel()
+	res, err := l.kept(work, in, held)
+	if err != nil && errors.Is(context.Cause(work), timeout) {
+		return nil, l.failure(in.Node, timeout)
+	}
+	return res, err
 }
 
 // kept runs a step while its claim is renewed.

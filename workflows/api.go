@@ -5,6 +5,7 @@ package workflows
 import (
 	"time"
 
+	"belay.run/internal/dedup"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 )
@@ -75,6 +76,10 @@ type StageInput struct {
 	Scope map[string]any    `json:"scope,omitempty"`
 	// Artifacts are the store keys of what the stages it needs have saved.
 	Artifacts []string `json:"artifacts,omitempty"`
+	// Request and Delivery are who asked for the run: what steps with keys
+	// claim for.
+	Request  dedup.Request `json:"request,omitzero"`
+	Delivery string        `json:"delivery,omitempty"`
 	// Finally marks the stage that runs the pipeline's finally steps.
 	Finally        bool          `json:"finally,omitempty"`
 	ReleaseTimeout time.Duration `json:"release_timeout"`

@@ -66,12 +66,17 @@ func (d *describer) markdown(status run.Status, cause *run.Cause, waiting *run.W
 			fmt.Fprintf(&b, " (place %d, held by `%s`)", waiting.Position, waiting.Holder)
 		}
 	}
-	b.WriteString("\n\n")
+	b.WriteString("\n\n" + d.counted() + "\n\n" + strings.Join(d.lines, "\n"))
+	return b.String()
+}
+
+// counted says how many nodes are in which state.
+func (d *describer) counted() string {
+	var b strings.Builder
 	for i, s := range run.Statuses() {
 		if d.counts[i] > 0 {
 			fmt.Fprintf(&b, "%d %s  ", d.counts[i], s)
 		}
 	}
-	b.WriteString("\n\n" + strings.Join(d.lines, "\n"))
 	return b.String()
 }

@@ -94,7 +94,7 @@ func prepareOptions(queue string, stage time.Duration, summary string) workflow.
 // StartToClose is a backstop: when it ran out, the server would start the next
 // attempt beside the dying one.
 func stepOptions(queue string, s *spec.Step, attempts int, release time.Duration) workflow.ActivityOptions {
-	return workflow.ActivityOptions{
+	o := workflow.ActivityOptions{
 		ActivityID:             s.Name,
 		TaskQueue:              queue,
 		ScheduleToStartTimeout: hostPickup,
@@ -104,6 +104,10 @@ func stepOptions(queue string, s *spec.Step, attempts int, release time.Duration
 		Summary:                s.Name,
 		RetryPolicy:            retryPolicy(s.Retry, attempts),
 	}
+	if s.Dedup != nil {
+		o.StartToCloseTimeout += waitTimeout + s.Dedup.ClaimTimeout // it may wait for its key, too
+	}
+	return o
 }
 
 // lightOptions are for steps that run beside others in a worker. A noop only
@@ -114,7 +118,7 @@ func lightOptions(s *spec.Step) workflow.ActivityOptions {
 	if s.Uses == "noop" {
 		queue = run.QueueWorkflows
 	}
-	return workflow.ActivityOptions{
+	o := workflow.ActivityOptions{
 		ActivityID:          s.Name,
 		TaskQueue:           queue,
 		StartToCloseTimeout: s.Timeout,
@@ -122,6 +126,11 @@ func lightOptions(s *spec.Step) workflow.ActivityOptions {
 		Summary:             s.Name,
 		RetryPolicy:         retryPolicy(s.Retry, 0),
 	}
+	if s.Dedup != nil {
+		o.StartToCloseTimeout += waitTimeout + s.Dedup.ClaimTimeout
+		o.HeartbeatTimeout = heartbeatMargin
+	}
+	return o
 }
 
 // retryPolicy is a step's retry without the attempts already made.
@@ -175,4 +184,44 @@ func stageOptions(in *StageInput, node, summary string) workflow.ChildWorkflowOp
 			temporal.NewSearchAttributeKeyKeyword(AttrStatus).ValueSet(string(run.Running)),
 		),
 	}
+}
+
+// claimHeartbeat is how long a worker that claims or waits for a claim may be
+// silent.
+const claimHeartbeat = 12 * time.Second
+
+// claimOptions are for claiming a pipeline's key: as long as it may wait for
+// Redis.
+func claimOptions(patience time.Duration) workflow.ActivityOptions {
+	o := controlOptions()
+	o.StartToCloseTimeout = patience + time.Minute
+	o.ScheduleToCloseTimeout = 2*patience + 2*time.Minute
+	o.HeartbeatTimeout = claimHeartbeat
+	o.WaitForCancellation = true // it may have claimed
+	o.Summary = "claims the key"
+	return o
+}
+
+// awaitOptions are for waiting for other runs, for as long as they take. Who
+// waits holds nothing and leaves at once.
+func awaitOptions(summary string) workflow.ActivityOptions {
+	o := controlOptions()
+	o.StartToCloseTimeout = 365 * 24 * time.Hour
+	o.HeartbeatTimeout = claimHeartbeat
+	o.Summary = summary
+	return o
+}
+
+// settleOptions are for ending a claim. What has completed is worth waiting for
+// Redis: a duplicate would run. That of a run that has not is free in any case,
+// as soon as the run is over.
+func settleOptions(status run.Status, patience time.Duration) workflow.ActivityOptions {
+	o := controlOptions()
+	o.StartToCloseTimeout = 10 * time.Second
+	o.ScheduleToCloseTimeout = 10 * time.Second
+	if status.OK() {
+		o.ScheduleToCloseTimeout = max(patience, o.ScheduleToCloseTimeout)
+	}
+	o.Summary = "settles the claim"
+	return o
 }

@@ -23,7 +23,11 @@ func (o outcome) bad() bool { return o.status.Bad() }
 // readOutcome turns what Temporal says of an activity into an outcome of node.
 func readOutcome(node string, res *activities.StepResult, err error) outcome {
 	if err == nil {
-		return outcome{status: run.Succeeded, result: *res}
+		out := outcome{status: run.Succeeded, result: *res}
+		if res.DuplicateOf != nil {
+			out.status = run.Duplicate
+		}
+		return out
 	}
 	var (
 		canceled *temporal.CanceledError

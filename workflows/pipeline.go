@@ -31,7 +31,8 @@ type pipeline struct {
 	// skipped.
 	blocked  *run.Cause
 	children workflow.Semaphore
-	slot     *slot // in the pipeline's concurrency group
+	slot     *slot  // in the pipeline's concurrency group
+	claim    *claim // of the pipeline's key
 	// outputBytes is the size of all outputs so far.
 	outputBytes int
 	now         bool // leave out finally
@@ -102,17 +103,24 @@ func (p *pipeline) freeze(ctx workflow.Context) *run.Cause {
 	if p.env, err = evaluate(p.plan.Env, p.scope(nil), "env"); err != nil {
 		return &run.Cause{Trigger: run.TriggerInvalid, Message: err.Error()}
 	}
+	if err := p.newClaim(ctx); err != nil {
+		return &run.Cause{Trigger: run.TriggerInvalid, Message: err.Error()}
+	}
 	return p.register(ctx)
 }
 
 // register makes the run findable by who it belongs to and what it runs.
 func (p *pipeline) register(ctx workflow.Context) *run.Cause {
-	err := workflow.UpsertTypedSearchAttributes(ctx,
+	attributes := []temporal.SearchAttributeUpdate{
 		temporal.NewSearchAttributeKeyKeyword(AttrTenant).ValueSet(p.doc.Tenant),
 		temporal.NewSearchAttributeKeyKeyword(AttrProject).ValueSet(p.doc.Project),
 		temporal.NewSearchAttributeKeyKeyword(AttrPipeline).ValueSet(p.doc.Pipeline),
-		temporal.NewSearchAttributeKeyKeyword(AttrStatus).ValueSet(string(p.doc.Status)))
-	if err != nil {
+		temporal.NewSearchAttributeKeyKeyword(AttrStatus).ValueSet(string(p.doc.Status)),
+	}
+	if p.claim != nil {
+		attributes = append(attributes, temporal.NewSearchAttributeKeyKeyword(AttrDedupKey).ValueSet(run.ShortKey(p.doc.DedupKey)))
+	}
+	if err := workflow.UpsertTypedSearchAttributes(ctx, attributes...); err != nil {
 		return &run.Cause{Trigger: run.TriggerDependencyUnavailable, Message: fmt.Sprintf("setting search attributes: %v", err)}
 	}
 	p.describe(ctx)
@@ -125,6 +133,7 @@ func (p *pipeline) body(ctx workflow.Context) {
 	defer cancel()
 	p.halt.cancel = cancel
 	p.heed(ctx)
+	p.takeClaim(work)
 	p.takeSlot(work)
 	p.startClock(work)
 	wg := workflow.NewWaitGroup(ctx)
@@ -169,11 +178,18 @@ func (p *pipeline) close(ctx workflow.Context) (*run.Document, error) {
 	case p.failed.status != "":
 		p.doc.Status, p.doc.Cause = p.failed.status, p.failed.cause
 	}
+	p.settleClaim(d)
 	now := workflow.Now(ctx)
 	p.doc.EndedAt = &now
 	p.describe(ctx)
 	publish(ctx, p.doc.Status)
 	doc := p.document()
+	if doc.Status == run.Duplicate {
+		if err := p.claim.closeDuplicate(doc); err != nil {
+			return nil, err
+		}
+		return doc, nil
+	}
 	if err := closeAs(doc.Status, doc.Cause, *doc); err != nil {
 		return nil, err
 	}

@@ -29,8 +29,10 @@ type stage struct {
 	// outputBytes is the size of all outputs so far.
 	outputBytes int
 	flights     workflow.Semaphore
-	cancels     map[string]workflow.CancelFunc // of the steps that run, by node
-	nodeAsk     map[string]*run.Cause          // steps that somebody cancelled alone
+	cancels     map[string]workflow.CancelFunc  // of the steps that run, by node
+	nodeAsk     map[string]*run.Cause           // steps that somebody cancelled alone
+	keys        map[string]string               // the nodes of steps by their evaluated keys
+	claims      map[string]*activities.Claiming // of the steps that run, by name
 	host        *activities.Binding
 	now         bool // leave out what finally has not run yet
 	ending      int  // End activities under way
@@ -79,6 +81,8 @@ func newStage(ctx workflow.Context, in StageInput) (*stage, error) {
 		groups:  map[string]run.Status{},
 		cancels: map[string]workflow.CancelFunc{},
 		nodeAsk: map[string]*run.Cause{},
+		keys:    map[string]string{},
+		claims:  map[string]*activities.Claiming{},
 		flights: workflow.NewSemaphore(ctx, maxInFlight),
 	}
 	s.layOut()

@@ -59,11 +59,15 @@ func (s *stage) execute(ctx workflow.Context, st *spec.Step, doc *run.Step) outc
 	if err != nil {
 		return outcome{status: run.Failed, cause: &run.Cause{Trigger: run.TriggerInvalid, Source: doc.Node, Message: err.Error()}}
 	}
+	if in.Claim != nil {
+		s.claims[st.Name] = in.Claim
+	}
 	var res activities.StepResult
 	if st.Uses != "" {
 		var light *activities.Light
-		err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, lightOptions(st)), light.RunLight,
-			activities.LightInput{Node: doc.Node, Uses: st.Uses, With: in.Step.With}).Get(ctx, &res)
+		err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, lightOptions(st)), light.RunLight, activities.LightInput{
+			Node: doc.Node, Uses: st.Uses, With: in.Step.With, Claim: in.Claim, Outputs: st.Outputs, Timeout: st.Timeout,
+		}).Get(ctx, &res)
 		return readOutcome(doc.Node, &res, err)
 	}
 	var steps *activities.Steps
@@ -90,6 +94,9 @@ func (s *stage) settle(ctx workflow.Context, st *spec.Step, doc *run.Step, out *
 	doc.Status, doc.Cause, doc.EndedAt = out.status, out.cause, &now
 	doc.ExitCode, doc.Outputs, doc.CPU, doc.MaxRSS = res.ExitCode, res.Outputs, res.CPU, res.MaxRSS
 	doc.Attempts = max(res.Attempt, 1)
+	if of := res.DuplicateOf; of != nil {
+		doc.DuplicateOf = of.WorkflowID
+	}
 	if !res.StartedAt.IsZero() {
 		doc.StartedAt, doc.EndedAt = &res.StartedAt, &res.EndedAt
 	}
@@ -99,6 +106,7 @@ func (s *stage) settle(ctx workflow.Context, st *spec.Step, doc *run.Step, out *
 	if len(res.Outputs) > 0 {
 		s.outputs[st.Name] = res.Outputs
 	}
+	s.settleClaim(ctx, st, out)
 	s.describe(ctx)
 }
 
@@ -122,7 +130,7 @@ func (s *stage) noticeLoss(ctx workflow.Context) {
 // they travel in Temporal's history.
 func (s *stage) limitOutputs(doc *run.Step, out *outcome) {
 	s.outputBytes += size(out.result.Outputs)
-	if out.status != run.Succeeded || s.outputBytes <= maxStageOutputs {
+	if !out.status.OK() || s.outputBytes <= maxStageOutputs {
 		return
 	}
 	out.status, out.result.Outputs = run.Failed, nil
@@ -143,7 +151,7 @@ func size(m map[string]string) int {
 // stepInput is a step with its expressions evaluated.
 func (s *stage) stepInput(st *spec.Step, doc *run.Step) (activities.StepInput, error) {
 	in := activities.StepInput{Owner: s.owner, Node: doc.Node, Step: *st, Vars: s.vars(st)}
-	in.Step.Env, in.Step.When = nil, nil
+	in.Step.Env, in.Step.When, in.Step.Dedup = nil, nil, nil
 	scope := s.scope()
 	env, err := evaluate(st.Env, scope, "env")
 	if err != nil {
@@ -151,6 +159,9 @@ func (s *stage) stepInput(st *spec.Step, doc *run.Step) (activities.StepInput, e
 	}
 	in.Env = maps.Clone(s.env)
 	maps.Copy(in.Env, env)
+	if in.Claim, err = s.stepClaim(st, doc.Node, in.Env); err != nil {
+		return in, err
+	}
 	if in.Step.WorkingDir, err = expr.String(st.WorkingDir, scope); err != nil {
 		return in, fmt.Errorf("working_dir: %w", err)
 	}

@@ -61,20 +61,22 @@ type Stage struct {
 
 // Step describes a step: one activity and its attempts.
 type Step struct {
-	Name       string            `json:"name"`
-	Node       string            `json:"node"`
-	Group      string            `json:"group,omitempty"`
-	Status     Status            `json:"status"`
-	Cause      *Cause            `json:"cause,omitempty"`
-	Attempts   int               `json:"attempts"`
-	ExitCode   *int              `json:"exit_code,omitempty"`
-	Outputs    map[string]string `json:"outputs,omitempty"`
-	StartedAt  *time.Time        `json:"started_at,omitempty"`
-	EndedAt    *time.Time        `json:"ended_at,omitempty"`
-	Finally    bool              `json:"finally"`
-	Ignored    bool              `json:"ignored,omitempty"`
-	WaitingFor *WaitingFor       `json:"waiting_for,omitempty"`
-	Resources  []Resource        `json:"resources"`
+	Name      string            `json:"name"`
+	Node      string            `json:"node"`
+	Group     string            `json:"group,omitempty"`
+	Status    Status            `json:"status"`
+	Cause     *Cause            `json:"cause,omitempty"`
+	Attempts  int               `json:"attempts"`
+	ExitCode  *int              `json:"exit_code,omitempty"`
+	Outputs   map[string]string `json:"outputs,omitempty"`
+	StartedAt *time.Time        `json:"started_at,omitempty"`
+	EndedAt   *time.Time        `json:"ended_at,omitempty"`
+	Finally   bool              `json:"finally"`
+	Ignored   bool              `json:"ignored,omitempty"`
+	// DuplicateOf is the id of the run whose step has run in place of this one.
+	DuplicateOf string      `json:"duplicate_of,omitempty"`
+	WaitingFor  *WaitingFor `json:"waiting_for,omitempty"`
+	Resources   []Resource  `json:"resources"`
 	// CPU and MaxRSS are what the step's process tree used: seconds of user
 	// and system time together, and the largest resident set in bytes.
 	CPU    float64 `json:"cpu_seconds,omitempty"`

@@ -18,6 +18,7 @@ const (
 	waitsRetry  = "retry"
 	waitsWorker = "worker"
 	waitsSlot   = "process_slot"
+	waitsClaim  = "claim"
 )
 
 // pending adds to a stage what its workflow cannot know while an activity runs:
@@ -54,8 +55,21 @@ func waitOf(a *workflowpb.PendingActivityInfo) *run.WaitingFor {
 		return waiting(waitsRetry, a.GetLastFailure().GetMessage(), a.GetLastAttemptCompleteTime())
 	case a.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED:
 		return waiting(waitsWorker, "", a.GetScheduledTime())
-	case a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && phaseOf(a) == activities.PhaseWaiting:
+	case a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED:
+		return heldUp(a)
+	}
+	return nil
+}
+
+// heldUp is what an activity waits for that was started, as it says itself.
+func heldUp(a *workflowpb.PendingActivityInfo) *run.WaitingFor {
+	switch p := progressOf(a); p.Phase {
+	case activities.PhaseWaiting:
 		return waiting(waitsSlot, "", a.GetLastStartedTime())
+	case activities.PhaseClaiming:
+		w := waiting(waitsClaim, p.Name, timestamppb.New(p.Since))
+		w.Holder = p.Holder
+		return w
 	}
 	return nil
 }
@@ -69,12 +83,12 @@ func waiting(kind, name string, since *timestamppb.Timestamp) *run.WaitingFor {
 	return w
 }
 
-// phaseOf is what the activity's last heartbeat says of it.
-func phaseOf(a *workflowpb.PendingActivityInfo) string {
+// progressOf is what the activity's last heartbeat says of it.
+func progressOf(a *workflowpb.PendingActivityInfo) activities.Progress {
 	var progress activities.Progress
 	details := a.GetHeartbeatDetails().GetPayloads()
 	if len(details) == 0 || converter.GetDefaultDataConverter().FromPayload(details[0], &progress) != nil {
-		return ""
+		return activities.Progress{}
 	}
-	return progress.Phase
+	return progress
 }
