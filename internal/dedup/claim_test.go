@@ -65,9 +65,10 @@ func TestSameOwner(t *testing.T) {
 		b.pass(time.Hour)
 		require.Equal(t, result, b.claim(t, step("a"), dedup.Done).Record.Result)
 
-		again := b.claim(t, by("b"), dedup.Granted)
-		b.settle(t, again, dedup.Failed)
-		retried := b.claim(t, by("b"), dedup.Granted) // a run that was reset
+		reset := by("b") // after its failure: its request is none of a racer
+		reset.Request.At = b.now(t)
+		b.run(t, reset, dedup.Failed)
+		retried := b.claim(t, reset, dedup.Granted)
 		require.Equal(t, 1, retried.Record.Generation)
 	})
 }

@@ -103,7 +103,7 @@ if name ~= '' then
   if began and began ~= run then
     if began == old[7] and state == 'running' and not dies then return blocked('in_flight', claim) end
     if began == old[7] and inside then return blocked('duplicate', claim) end
-    if began == old[7] and dies then bury() end
+    if dies then bury() end
     return blocked('redelivered', copied)
   end
 end
@@ -116,7 +116,7 @@ if state == 'running' then return blocked('in_flight', claim) end
 -- Only who could know of the completion can mean to run again.
 rerun = rerun and (at == 0 or at > ended)
 if inside and not rerun then return blocked('duplicate', claim) end
-if (state == 'failed' or state == 'canceled') and at > 0 and at <= ended and now - ended < late then
+if (state == 'failed' or state == 'canceled') and old[2] ~= who and at > 0 and at <= ended and now - ended < late then
   return blocked('late', claim)
 end
 if not state then return hold('granted', 0, now) end
