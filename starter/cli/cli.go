@@ -86,7 +86,7 @@ func New(opts Options) *cobra.Command {
 	root.AddCommand(
 		runCommand(a), validateCommand(a),
 		statusCommand(a), watchCommand(a), listCommand(a), logsCommand(a),
-		cancelCommand(a), schemaCommand(a), versionCommand(a),
+		cancelCommand(a), dedupCommand(a), schemaCommand(a), versionCommand(a),
 	)
 	return root
 }

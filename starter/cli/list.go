@@ -99,8 +99,13 @@ func writeRuns(w io.Writer, docs []run.Document, st tree.Style) error {
 	return nil
 }
 
-// parseSince reads a time, or how long ago it was. Days are counted too.
+// parseSince reads --since.
 func parseSince(s string, now time.Time) (time.Time, error) {
+	return parseAgo("--since", s, now)
+}
+
+// parseAgo reads a time, or how long ago it was. Days are counted too.
+func parseAgo(flag, s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
@@ -115,7 +120,7 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
 		return now.Add(-d), nil
 	}
-	return time.Time{}, usage("--since %q: want a duration such as 90m, 24h or 7d, or a time such as 2026-01-31T15:00:00Z", s)
+	return time.Time{}, usage("%s %q: want a duration such as 90m, 24h or 7d, or a time such as 2026-01-31T15:00:00Z", flag, s)
 }
 
 // parseStatus reads a state, in either spelling of the two words that have two.
