@@ -39,9 +39,6 @@ func NewMeter(rdb redis.UniversalClient) *Meter {
 // Claiming does nothing.
 func (m *Meter) Claiming() {}
 
-// TierUp does nothing.
-func (m *Meter) TierUp(bool) {}
-
 // Claimed counts one claim.
 func (m *Meter) Claimed(o *dedup.Observation) {
 	if o.Err != nil {

@@ -11,8 +11,6 @@ type Observer interface {
 	// Claiming is called when a claim begins, Claimed when it is decided.
 	Claiming()
 	Claimed(o *Observation)
-	// TierUp is called when the local tier begins to answer, and when it stops.
-	TierUp(up bool)
 }
 
 // Observation is one claim that was decided.
@@ -51,11 +49,9 @@ func (s Observers) Claimed(o *Observation) {
 	}
 }
 
-// TierUp tells all of them.
-func (s Observers) TierUp(up bool) {
-	for _, o := range s {
-		o.TierUp(up)
-	}
+// TierUp reports whether the local tier answers now.
+func (c *Claims) TierUp() bool {
+	return c.tier != nil && c.tier.on(c.tier.clock())
 }
 
 // Observed are claims whose decisions an observer hears of.

@@ -33,7 +33,6 @@ type claims struct {
 	decisions map[decision]prometheus.Counter
 	seconds   map[bool]prometheus.Observer // by whether the local tier answered
 	running   prometheus.Gauge
-	tierUp    prometheus.Gauge
 }
 
 type decision struct {
@@ -74,7 +73,6 @@ func (m *Metrics) newClaims() claims {
 		decisions: make(map[decision]prometheus.Counter),
 		seconds:   make(map[bool]prometheus.Observer),
 		running:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "belay_dedup_claims_running", Help: "Claims that wait for their decision in this worker."}),
-		tierUp:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "belay_dedup_tier_up", Help: "1 while the local tier answers."}),
 	}
 	total := m.counters("belay_dedup_decisions_total",
 		"Claims by the space of their key (pipeline or step), what they came to, and the tier that knew it.", "space", "decision", "tier")
@@ -82,7 +80,7 @@ func (m *Metrics) newClaims() claims {
 		Name: "belay_dedup_claim_seconds", Help: "How long claims took, by the tier that knew the answer.",
 		Buckets: prometheus.ExponentialBuckets(250e-9, 4, 14), // 250 ns to 17 s
 	}, []string{"tier"})
-	m.registry.MustRegister(seconds, c.running, c.tierUp)
+	m.registry.MustRegister(seconds, c.running)
 	for _, local := range []bool{false, true} {
 		c.seconds[local] = seconds.WithLabelValues(tier(local))
 		for _, pipeline := range []bool{false, true} {
@@ -138,13 +136,17 @@ func (m *Metrics) Claimed(o *dedup.Observation) {
 	}
 }
 
-// TierUp notes whether the local tier answers.
-func (m *Metrics) TierUp(up bool) {
-	if up {
-		m.claims.tierUp.Set(1)
-		return
-	}
-	m.claims.tierUp.Set(0)
+// WatchTier asks at each scrape whether the local tier answers. It is called at
+// most once.
+func (m *Metrics) WatchTier(up func() bool) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "belay_dedup_tier_up", Help: "1 while the local tier answers.",
+	}, func() float64 {
+		if up() {
+			return 1
+		}
+		return 0
+	}))
 }
 
 // Audited counts an entry of the audit; it is for audit.Options.

@@ -33,7 +33,8 @@ func TestCountsWhatHappens(t *testing.T) {
 	m.Claimed(&dedup.Observation{Decision: dedup.Duplicate, Local: true, Took: 300 * time.Nanosecond})
 	m.Claiming()
 	m.Claimed(&dedup.Observation{Err: dedup.ErrNotOwner, Decision: dedup.Granted})
-	m.TierUp(true)
+	up := true
+	m.WatchTier(func() bool { return up })
 	m.Audited(&audit.Entry{RootCause: audit.Redelivery}, false)
 	m.Audited(&audit.Entry{}, false)
 	m.Audited(&audit.Entry{RootCause: audit.Redelivery}, true)
@@ -55,7 +56,7 @@ func TestCountsWhatHappens(t *testing.T) {
 	} {
 		require.Contains(t, text, "\n"+line+"\n")
 	}
-	m.TierUp(false)
+	up = false
 	require.Contains(t, scrape(t, m), "\nbelay_dedup_tier_up 0\n")
 }
 

@@ -292,3 +292,19 @@ func TestStop(t *testing.T) {
 		require.Len(t, bindings, 1, "the stage goes on when the worker returns")
 	})
 }
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	address := freeAddress(t)
+	f := serveTemporal(t, "")
+	w := newWorker(t, Config{
+		Settings: settingsFor(t, "--http-address", address, "--redis-url", "redis://"+miniredis.RunT(t).Addr()),
+		Temporal: f.dial(t),
+	})
+	status, body := get(t, address, "/metrics")
+	require.Equal(t, http.StatusOK, status, "also while it starts")
+	require.Contains(t, string(body), "belay_dedup_decisions_total")
+	require.NoError(t, w.Start(t.Context()))
+	_, body = get(t, address, "/metrics")
+	require.Contains(t, string(body), "\nbelay_dedup_tier_up ")
+}

@@ -45,6 +45,7 @@ func (w *Worker) openOnce() error {
 		return fmt.Errorf("opening the claims: %w", err)
 	}
 	o.claims = dedup.Observe(claims, dedup.Observers{w.metrics, o.meter})
+	w.metrics.WatchTier(claims.TierUp)
 	w.onStop(func() error { claims.Close(); return nil })
 	o.sweep = &claimSweep{
 		claims: claims, audit: o.audit, host: w.ID(), rdb: rdb, log: w.log.Named("dedup"),
