@@ -14,14 +14,18 @@ import "github.com/redis/go-redis/v9"
 //	only          1 where this grant is the only one there ever was
 //	announced     1 where it was granted over a completed one inside its window
 //	claimed_at ended_at until   in µs of Redis's clock; until is the end of the
-//	              lease, empty where there is none, or of the window
+//	              lease, or of the window
 //	result        JSON of the result
+//
+// A field that has no value is empty.
 //
 // A running claim does not expire in Redis: only what proves its owner dead may
 // take it away. One that has ended stays beyond its window, so that the token and
 // the generation go on growing.
 //
-// All deadlines are Redis's own: no worker's clock decides.
+// All deadlines are Redis's own: no worker's clock decides. Each script first
+// decides, then writes, beginning with what a full Redis refuses: so it does all
+// or nothing.
 const prelude = `
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -54,7 +58,7 @@ local who, run, json, name, fingerprint = ARGV[1], ARGV[2], ARGV[3], ARGV[4], AR
 local at, lease, rerun, dead = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1', tonumber(ARGV[9])
 local late, keepcopy, keep, channel, key = tonumber(ARGV[10]), ARGV[11], ARGV[12], ARGV[13], ARGV[14]
 
-local old = redis.call('HMGET', claim, 'state', 'who', 'token', 'generation', 'until', 'ended_at', 'run', 'request', 'claimed_at', 'announced')
+local old = redis.call('HMGET', claim, 'state', 'who', 'token', 'generation', 'until', 'ended_at', 'run', 'request', 'claimed_at', 'announced', 'only')
 local state, token, generation = old[1], tonumber(old[3] or 0), tonumber(old[4] or 0)
 local ends, ended = tonumber(old[5] or '') or 0, tonumber(old[6] or '') or 0
 local inside = state == 'completed' and ends > now
@@ -63,23 +67,20 @@ local function blocked(decision, key)
   return {decision, now, redis.call('HGETALL', key)}
 end
 local function hold(decision, generation, claimed, announced)
-  if state and decision == 'granted' then redis.call('DEL', claim) end
-  local token, till = math.max(token + 1, now), ''
+  local token, till, only = math.max(token + 1, now), '', state and '' or '1'
   if lease > 0 then till = text(now + lease) end
+  if decision == 'resumed' then only = old[11] end
   local fields = {'state', 'running', 'who', who, 'run', run, 'token', text(token), 'generation', generation,
-    'claim', json, 'fingerprint', fingerprint, 'request', name, 'claimed_at', text(claimed), 'until', till}
-  if not state then fields[21], fields[22] = 'only', '1' end
-  if announced and decision == 'granted' then
-    fields[21], fields[22] = 'announced', '1'
-    redis.call('PUBLISH', channel, key)
-  end
+    'claim', json, 'fingerprint', fingerprint, 'request', name, 'only', only or '', 'announced', announced and '1' or '',
+    'claimed_at', text(claimed), 'ended_at', '', 'until', till, 'result', ''}
   redis.call('HSET', claim, unpack(fields))
+  if state and decision == 'granted' then redis.call('PERSIST', claim) end
   if name ~= '' and decision == 'granted' then
     local key = claim .. ':r:' .. name
-    if state then redis.call('DEL', key) end
     redis.call('HSET', key, unpack(fields))
     redis.call('PEXPIRE', key, keepcopy)
   end
+  if announced and decision == 'granted' then redis.call('PUBLISH', channel, key) end
   return {decision, now, {token, generation, claimed, lease > 0 and now + lease or 0, announced and 1 or 0}}
 end
 local function bury() -- a dead owner's claim, which ends without it
@@ -130,9 +131,10 @@ local who, token, granted = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1'
 local old = redis.call('HMGET', claim, 'state', 'who', 'token')
 local state, owner, stored = old[1], old[2], tonumber(old[3] or 0)
 if not state or (granted and token > stored) then
-  redis.call('DEL', claim)
   redis.call('HSET', claim, 'state', 'running', 'who', who, 'run', ARGV[4], 'token', ARGV[2], 'generation', ARGV[5],
-    'claim', ARGV[6], 'fingerprint', ARGV[7], 'request', ARGV[8], 'claimed_at', ARGV[9], 'until', '')
+    'claim', ARGV[6], 'fingerprint', ARGV[7], 'request', ARGV[8], 'only', '', 'announced', '',
+    'claimed_at', ARGV[9], 'ended_at', '', 'until', '', 'result', '')
+  redis.call('PERSIST', claim)
   copy(ARGV[8], who, ARGV[10])
   state, owner, stored = 'running', who, token
 end
