@@ -101,7 +101,7 @@ func settings() []Setting {
 		},
 		{
 			Name: "http_address", Env: "BELAY_HTTP_ADDRESS", Default: "127.0.0.1:9464",
-			Help: "Address of /healthz and /readyz, as host:port; off listens nowhere.",
+			Help: "Address of /healthz, /readyz and /metrics, as host:port; off listens nowhere.",
 			set:  setHTTPAddress,
 		},
 		{
