@@ -25,6 +25,9 @@ type runFlags struct {
 	project    string
 	requestID  string
 	sender     string
+	key        string
+	duplicate  policy
+	rerun      bool
 	detach     bool
 	output     *format
 }
@@ -47,12 +50,18 @@ func runCommand(a *app) *cobra.Command {
 	flags.StringVar(&f.project, "project", run.DefaultProject, "the project it belongs to")
 	flags.StringVar(&f.requestID, "request-id", "", "names this request: delivered twice, it runs once (default a new UUID)")
 	flags.StringVar(&f.sender, "sender", "", "who asks (default user@host)")
+	flags.StringVar(&f.key, "dedup-key", "", "the `key` under which it runs once, in place of the file's")
+	flags.Var(&f.duplicate, "on-duplicate", "what becomes of a duplicate, in place of what the file says")
+	flags.BoolVar(&f.rerun, "rerun", false, "run even if one with this key has completed")
 	flags.BoolVar(&f.detach, "detach", false, "start it and return at once")
 	cmd.ValidArgsFunction = yamlFiles
 	f.output = outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, argv []string) error {
 		if f.sender == "" {
 			f.sender = whoami()
+		}
+		if flags.Changed("dedup-key") && f.key == "" {
+			return usage("--dedup-key: the key is empty")
 		}
 		return a.run(cmd.Context(), argv[0], &f, flags.Changed("request-id"))
 	}
@@ -75,6 +84,7 @@ func (a *app) run(ctx context.Context, path string, f *runFlags, named bool) err
 		return err
 	}
 	defer disconnect()
+	req.openKeyed(early, conn)
 	if req.input.SourceRef, err = a.packSource(early, conn, path, plan); err != nil {
 		return err
 	}
@@ -83,18 +93,21 @@ func (a *app) run(ctx context.Context, path string, f *runFlags, named bool) err
 	}
 	// From here on a signal means the run, not the command.
 	release()
-	ref, attached, err := req.start(ctx, conn.Temporal)
+	begun, err := req.start(ctx, conn.runs(), conn.Temporal)
 	if err != nil {
 		return err
 	}
-	s := started{app: a, conn: conn, runs: conn.runs(), ref: ref, attached: attached, json: *f.output == formatJSON}
+	s := started{app: a, conn: conn, runs: conn.runs(), begun: begun, json: *f.output == formatJSON}
+	if s.rejected {
+		return s.refused(req.refusal(&begun))
+	}
 	s.announce()
 	if f.detach {
 		return s.detached(ctx, req)
 	}
 	return s.follow(ctx, &following{
-		runs: s.runs, ref: ref, out: newDisplay(s.progress(), maxAttempts(plan)), logs: conn.Logs, sigs: sigs,
-		keys: interrupts{own: !attached, embedded: a.Embedded},
+		runs: s.runs, ref: s.ref, out: newDisplay(s.progress(), maxAttempts(plan)), logs: conn.Logs, sigs: sigs,
+		keys: interrupts{own: !s.attached, embedded: a.Embedded},
 		by:   runs.Asker{Identity: f.sender, Reason: "Ctrl-C"},
 	})
 }
@@ -126,9 +139,13 @@ func (a *app) prepare(path string, f *runFlags, named bool) (*request, *spec.Pla
 		input: workflows.PipelineInput{
 			File: string(text), Path: path, Inputs: inputs, Tenant: f.tenant, Project: f.project,
 			Sender: f.sender, RequestID: f.requestID, RequestedAt: time.Now().UTC(),
+			DedupKey: f.key, OnDuplicate: string(f.duplicate), Rerun: f.rerun,
 		},
 	}
-	return req, plan, req.check()
+	if err := req.check(); err != nil {
+		return nil, nil, err
+	}
+	return req, plan, req.withKey(plan)
 }
 
 // maxAttempts is how often each step is tried, as the tree shows it.
@@ -152,19 +169,22 @@ func maxAttempts(plan *spec.Plan) map[string]int {
 // started is a run that this command started, or attached to.
 type started struct {
 	*app
-	conn     *Connection
-	runs     *runs.Client
-	ref      runs.Ref
-	attached bool
-	json     bool
+	begun
+
+	conn *Connection
+	runs *runs.Client
+	json bool
 }
 
 // announce prints the run's id first of all, so that it can be found again.
 func (s *started) announce() {
 	w := s.progress()
 	line := "run " + s.ref.ID
-	if s.attached {
+	switch {
+	case s.own:
 		line = "attached to run " + s.ref.ID + ", which this request started before"
+	case s.attached:
+		line = "attached to run " + s.ref.ID + ": this is a duplicate of it"
 	}
 	if url := s.runs.URL(s.ref); url != "" {
 		line += " (" + url + ")"
@@ -190,7 +210,7 @@ func (s *started) detached(ctx context.Context, req *request) error {
 			return err
 		}
 		d = *snap.Document
-		d.DuplicateOf = d.ID
+		s.mark(&d)
 	}
 	return writeJSON(s.Out, &d)
 }
@@ -205,10 +225,16 @@ func (s *started) follow(ctx context.Context, f *following) error {
 		}
 		return err
 	}
-	if d != nil {
-		if s.attached {
-			d.DuplicateOf = d.ID
+	if d != nil && !detached {
+		if d, err = s.original(ctx, d); err != nil {
+			return err
 		}
+		if d.Rejected {
+			return s.refused(d)
+		}
+	}
+	if d != nil {
+		s.mark(d)
 		if err := s.conclude(d); err != nil {
 			return err
 		}
@@ -216,7 +242,7 @@ func (s *started) follow(ctx context.Context, f *following) error {
 	if detached {
 		return &ExitError{Code: ExitCancelled, Err: s.left(d), Hint: s.lookAgain()}
 	}
-	return ended(d.Status)
+	return ended(meaning(d))
 }
 
 // conclude prints what is said of a run in the end.

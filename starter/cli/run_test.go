@@ -147,7 +147,11 @@ func TestRunShowsEveryMistakeWithoutAServer(t *testing.T) {
 		"InputsNoMap":   {[]string{"run", good, "--inputs-file", file(t, "i.json", `[1]`)}, "want a map"},
 		"BadTenant":     {[]string{"run", good, "--tenant", "a/b"}, "--tenant"},
 		"BadRequestID":  {[]string{"run", good, "--request-id", ""}, "--request-id"},
-		"UnknownFlag":   {[]string{"run", good, "--dedup-key", "x"}, "unknown flag: --dedup-key"},
+		"UnknownFlag":   {[]string{"run", good, "--no-such-flag", "x"}, "unknown flag: --no-such-flag"},
+		"BadPolicy":     {[]string{"run", good, "--on-duplicate", "ignore"}, "attach, reject or replace"},
+		"EmptyKey":      {[]string{"run", good, "--dedup-key", ""}, "the key is empty"},
+		"BadKey":        {[]string{"run", good, "--dedup-key", "a\x01b"}, "control character"},
+		"RerunNoKey":    {[]string{"run", good, "--rerun"}, "without a key"},
 		"UnknownFormat": {[]string{"run", good, "-o", "yaml"}, "text or json"},
 	} {
 		r := b.exec(t, tc.args...)

@@ -2,15 +2,12 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"regexp"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
@@ -42,6 +39,8 @@ type request struct {
 	// named says that the request id was given, so that it may have been seen
 	// before.
 	named bool
+	// keyed is nil for a pipeline without a key.
+	keyed *keyed
 }
 
 // check refuses names that cannot be parts of an id.
@@ -57,36 +56,35 @@ func (r *request) check() error {
 	if r.input.RequestID == "" {
 		r.input.RequestID = uuid.NewString()
 	}
+	r.input.Delivery = uuid.NewString()
 	return nil
 }
 
-// start starts the run. Attached is true where this request has started it
-// before: the same request id always means the run that it began, in whatever
-// state that is by now.
-func (r *request) start(ctx context.Context, c client.Client) (ref runs.Ref, attached bool, err error) {
-	ref.ID = run.ID(r.input.Tenant, r.input.Project, r.pipeline, r.input.RequestID)
-	started, err := c.ExecuteWorkflow(ctx, r.options(ref.ID), workflows.PipelineWorkflow, r.input)
-	var already *serviceerror.WorkflowExecutionAlreadyStarted
-	switch {
-	case errors.As(err, &already):
-		ref.RunID = already.RunId
-		return ref, true, nil
-	case err != nil:
-		return runs.Ref{}, false, fmt.Errorf("starting the run: %w", err)
+// start starts the run, or finds the one that stands for it.
+func (r *request) start(ctx context.Context, c *runs.Client, t client.Client) (begun, error) {
+	if r.keyed != nil {
+		return r.startKeyed(ctx, c, t)
 	}
-	ref.RunID = started.GetRunID()
-	return ref, false, nil
+	return r.startPlain(ctx, t)
 }
 
-// options are Temporal's for the start of a run. No execution timeout: Temporal
-// would end the workflow without letting it clean up.
-func (r *request) options(id string) client.StartWorkflowOptions {
+// startPlain starts a run under its request id: the same request id always means
+// the run that it began, in whatever state that is by now.
+func (r *request) startPlain(ctx context.Context, t client.Client) (begun, error) {
 	reuse := enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY
 	if r.named {
 		// A redelivered request never runs again, not even after a failure: a
 		// retry that somebody means has a request id of its own.
 		reuse = enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE
 	}
+	b, err := r.execute(ctx, t, run.ID(r.input.Tenant, r.input.Project, r.pipeline, r.input.RequestID), reuse)
+	b.own = b.attached
+	return b, err
+}
+
+// options are Temporal's for the start of a run. No execution timeout: Temporal
+// would end the workflow without letting it clean up.
+func (r *request) options(id string, reuse enumspb.WorkflowIdReusePolicy) client.StartWorkflowOptions {
 	return client.StartWorkflowOptions{
 		ID:                       id,
 		TaskQueue:                run.QueueWorkflows,

@@ -30,7 +30,7 @@ func watchCommand(a *app) *cobra.Command {
 }
 
 func (t *target) watch(ctx context.Context) error {
-	s := &started{app: t.app, conn: t.conn, runs: t.runs, ref: t.ref}
+	s := &started{app: t.app, conn: t.conn, runs: t.runs, begun: begun{ref: t.ref}}
 	s.announce()
 	f := &following{runs: t.runs, ref: t.ref, out: newDisplay(t.Out, t.attempts(ctx)), logs: t.conn.Logs}
 	d, err := f.follow(ctx)

@@ -8,7 +8,6 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 
 	"belay.run/internal/run"
@@ -23,24 +22,11 @@ const maxEvents = 60_000
 // Plan is the plan of a run, made again of what it was started with. A worker of
 // another version may have read the file differently: it is for display only.
 func (c *Client) Plan(ctx context.Context, ref Ref) (*spec.Plan, error) {
-	ctx, cancel := context.WithTimeout(ctx, serverPatience)
-	defer cancel()
-	resp, err := c.temporal.WorkflowService().GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
-		Namespace: c.namespace, MaximumPageSize: 1, HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT,
-		Execution: &commonpb.WorkflowExecution{WorkflowId: ref.ID, RunId: ref.RunID},
-	})
+	in, err := c.Input(ctx, ref)
 	if err != nil {
-		return nil, fmt.Errorf("reading the input of %s: %w", ref.ID, err)
+		return nil, err
 	}
-	var in workflows.PipelineInput
-	for _, e := range resp.GetHistory().GetEvents() {
-		if attrs := e.GetWorkflowExecutionStartedEventAttributes(); attrs != nil {
-			if err := decode(attrs.GetInput(), &in); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return planOf(&in)
+	return planOf(in)
 }
 
 func planOf(in *workflows.PipelineInput) (*spec.Plan, error) {

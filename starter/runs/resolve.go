@@ -12,6 +12,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"belay.run/internal/run"
 	"belay.run/workflows"
 )
 
@@ -54,7 +55,8 @@ var (
 	uuidPrefix = regexp.MustCompile(`^[0-9a-fA-F-]{8,36}$`)
 )
 
-// Resolve finds the run that arg means: an id (its newest run), id@run_id, or
+// Resolve finds the run that arg means: an id (its newest run; where that is a
+// duplicate, the run that stands for it), id@run_id, or
 // the first characters of a run id, or of the UUID at the end of an id, which
 // people copy as often. The error is an *UnknownError where there is none.
 func (c *Client) Resolve(ctx context.Context, arg string) (Ref, error) {
@@ -67,6 +69,9 @@ func (c *Client) Resolve(ctx context.Context, arg string) (Ref, error) {
 	}
 	info, err := c.describe(ctx, ref)
 	switch {
+	case err == nil && ref.RunID == "" && published(info) == run.Duplicate:
+		// Nothing of it ran: who asks for an id means the run that did.
+		return c.original(ctx, refOf(info))
 	case err == nil:
 		return pipelineRef(arg, info)
 	case !isNotFound(err):
@@ -75,6 +80,11 @@ func (c *Client) Resolve(ctx context.Context, arg string) (Ref, error) {
 		return Ref{}, &UnknownError{Arg: arg, Reason: tooShort(arg)}
 	}
 	return c.byPrefix(ctx, strings.ToLower(arg))
+}
+
+// published is the state of a run as it was last published.
+func published(info *workflowpb.WorkflowExecutionInfo) run.Status {
+	return run.Status(keyword(info.GetSearchAttributes(), workflows.AttrStatus))
 }
 
 // pipelineRef refuses workflows that are no runs.
