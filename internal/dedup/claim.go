@@ -99,29 +99,24 @@ func newQuestion(claim Claim) (question, error) {
 	if claim.Owner.RunKey == "" {
 		return question{}, errors.New("a claim needs an owner")
 	}
-	key := claim.Key.redisKey()
-	rerun, keyJSON := 0, ""
+	rerun := ""
 	if claim.Rerun {
 		b, err := json.Marshal(claim.Key)
 		if err != nil {
 			return question{}, err
 		}
-		rerun, keyJSON = 1, string(b)
-	}
-	// What waits for a step's key claims it when that step fails: no request
-	// comes too late for it.
-	late := lateFor
-	if claim.Key.Pipeline == "" {
-		late = 0
+		rerun = string(b)
 	}
 	var at int64
 	if !claim.Request.At.IsZero() {
 		at = claim.Request.At.UnixMicro()
 	}
-	return question{claim: claim, call: call{keys: []string{key}, args: []any{
-		claim.Owner.who(), claim.Owner.RunKey, doc, requestName(claim.Request.ID), claim.Fingerprint,
-		at, claim.Lease.Microseconds(), rerun, claim.Dead, late.Microseconds(),
-		keepRequestFor.Milliseconds(), keepFor.Milliseconds(), channel, keyJSON,
+	// What waits for a step's key claims it when that step fails: no request
+	// comes too late for it.
+	late := claim.Key.Pipeline != ""
+	return question{claim: claim, call: call{keys: []string{claim.Key.redisKey()}, args: []any{
+		claim.Owner.who(), doc, requestName(claim.Request.ID), claim.Fingerprint, claim.Lease.Microseconds(),
+		keepRequestFor.Milliseconds(), at, rerun, claim.Dead, late,
 	}}}, nil
 }
 

@@ -13,8 +13,7 @@ import (
 // Redis Cluster keeps them in one slot and one script may reach them all.
 //
 //	belay:claim:{<tag>}         hash: the claim, as scripts.go describes
-//	belay:claim:{<tag>}:r:<id>  hash: a copy of it, as the run that was begun by
-//	                            request <id> left it
+//	belay:claim:{<tag>}:r:<id>  string: the run that request <id> began
 //	belay:epoch                 when Redis began to remember
 //	belay:{claims}…             channels of the local tiers
 const (
@@ -77,8 +76,6 @@ func requestName(id string) string {
 	}
 	return name
 }
-
-func requestKey(claimKey, name string) string { return claimKey + ":r:" + name }
 
 // digest is the sha256 of s in hex.
 func digest(s string) string {

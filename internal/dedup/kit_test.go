@@ -133,7 +133,7 @@ func open(t testing.TB, rdb redis.UniversalClient, opts dedup.Options) *dedup.Cl
 // age makes all records older.
 func age(t testing.TB, rdb redis.UniversalClient, d time.Duration) {
 	t.Helper()
-	keys, err := rdb.Keys(t.Context(), "belay:claim:*").Result()
+	keys, err := rdb.Keys(t.Context(), "belay:claim:{*}").Result()
 	require.NoError(t, err)
 	for _, key := range keys {
 		fields, err := rdb.HGetAll(t.Context(), key).Result()

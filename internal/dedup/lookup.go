@@ -15,7 +15,7 @@ const page = 500
 // Lookup returns the claim under a key, nil where nothing blocks or answers a
 // request: there was none, its window is over, or it was released.
 func (c *Claims) Lookup(ctx context.Context, key Key) (*Record, error) {
-	return c.look(ctx, key, key.redisKey(), true)
+	return c.look(ctx, key, "")
 }
 
 // LookupRequest returns the claim under a key as the run left it that the request
@@ -24,14 +24,14 @@ func (c *Claims) LookupRequest(ctx context.Context, key Key, requestID string) (
 	if requestID == "" {
 		return nil, nil //nolint:nilnil // a request without an id began nothing that can be found
 	}
-	return c.look(ctx, key, requestKey(key.redisKey(), requestName(requestID)), false)
+	return c.look(ctx, key, requestName(requestID))
 }
 
-func (c *Claims) look(ctx context.Context, key Key, at string, current bool) (*Record, error) {
+func (c *Claims) look(ctx context.Context, key Key, request string) (*Record, error) {
 	if err := key.check(); err != nil {
 		return nil, err
 	}
-	got, err := c.run(ctx, lookScript, []string{at})
+	got, err := c.run(ctx, lookScript, []string{key.redisKey()}, request)
 	if err != nil {
 		return nil, fmt.Errorf("looking up %s: %w", key, fault(ctx, err))
 	}
@@ -46,7 +46,7 @@ func (c *Claims) look(ctx context.Context, key Key, at string, current bool) (*R
 	if err != nil {
 		return nil, fmt.Errorf("looking up %s: %w", key, err)
 	}
-	if current && r.over(now) {
+	if request == "" && r.over(now) {
 		return nil, nil //nolint:nilnil // there is none any more
 	}
 	return &r.Record, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -42,8 +43,11 @@ func (d document) encode() (string, error) {
 	return string(b), err
 }
 
-// who is an owner as scripts compare it. A run key has no slash.
-func (o Owner) who() string { return o.RunKey + "/" + o.Node }
+// who is an owner as scripts compare it. A run key has no slash, and the whole no
+// line break.
+func (o Owner) who() string {
+	return o.RunKey + "/" + strings.ReplaceAll(o.Node, "\n", "\x00")
+}
 
 // stored is a record and what only this package needs of it.
 type stored struct {

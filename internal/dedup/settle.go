@@ -46,7 +46,7 @@ func (c *Claims) Settle(ctx context.Context, s Settlement) error {
 	window := max(s.Window, 0)
 	asked := c.tier.ask()
 	got, err := c.run(ctx, settleScript, []string{s.Key.redisKey()}, append(args,
-		string(s.State), window.Microseconds(), result, (window+keepFor).Milliseconds())...)
+		string(s.State), window.Microseconds(), result)...)
 	if err == nil {
 		err = c.settled(asked, got)
 	}
@@ -84,8 +84,7 @@ func grant(h Held, r *Record) ([]any, error) {
 		return nil, err
 	}
 	return []any{
-		h.Owner.who(), h.Token, full, h.Owner.RunKey, r.Generation, doc, r.Fingerprint,
-		requestName(r.Request.ID), r.ClaimedAt.UnixMicro(), keepRequestFor.Milliseconds(),
+		h.Owner.who(), h.Token, full, r.Generation, doc, r.Fingerprint, requestName(r.Request.ID), r.ClaimedAt.UnixMicro(),
 	}, nil
 }
 
@@ -112,8 +111,7 @@ func (c *Claims) ReleaseByOperator(ctx context.Context, key Key) (*Record, error
 	if err != nil {
 		return nil, err
 	}
-	got, err := c.run(ctx, releaseScript, []string{key.redisKey()}, keepFor.Milliseconds(),
-		keepRequestFor.Milliseconds(), lateFor.Microseconds(), channel, string(name))
+	got, err := c.run(ctx, releaseScript, []string{key.redisKey()}, string(name))
 	if err != nil {
 		return nil, fmt.Errorf("releasing %s: %w", key, fault(ctx, err))
 	}

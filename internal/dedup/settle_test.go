@@ -145,9 +145,9 @@ func TestThePresentOwnerWinsOverFormerOnes(t *testing.T) {
 func TestFailoverToAReplicaThatMissedTheGrant(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
 		b.run(t, step("a"), dedup.Failed)
-		old := b.rdb.HGetAll(t.Context(), b.rdb.Keys(t.Context(), "belay:claim:*").Val()[0]).Val()
+		old := b.rdb.HGetAll(t.Context(), b.rdb.Keys(t.Context(), "belay:claim:{*}").Val()[0]).Val()
 		second := b.claim(t, step("b"), dedup.Granted)
-		key := b.rdb.Keys(t.Context(), "belay:claim:*").Val()[0]
+		key := b.rdb.Keys(t.Context(), "belay:claim:{*}").Val()[0]
 		for name, value := range old {
 			require.NoError(t, b.rdb.HSet(t.Context(), key, name, value).Err())
 		}
