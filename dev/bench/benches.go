@@ -21,6 +21,7 @@ func benches() []bench {
 		{"start", openStart},
 		{"pipeline", openPipeline},
 		{"validate", openValidate},
+		{"dedup", openDedup},
 	}
 }
 

@@ -22,15 +22,18 @@ const (
 	childVariable = "BELAY_BENCH_CHILD"
 	childDev      = "dev"
 	childPeer     = "peer"
+	childChaos    = "chaos"
 
 	startPatience = time.Minute
 	// idle is how long a process rests before its memory is taken.
 	idle = 3 * time.Second
 )
 
-// children are the processes that can be measured. Both say "ready".
+// children are the processes that this binary can be: two that are measured,
+// which say "ready", and the workers of drills.
 func children() map[string]func() int {
 	return map[string]func() int{
+		childChaos: chaosWorker,
 		childDev: func() int {
 			return devcmd.Main(context.Background(),
 				[]string{"--port=0", "--ui-port=0", "--redis-port=0", "--http-port=0"}, os.Stdout, os.Stderr)
