@@ -1,14 +1,14 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
+	"go.yaml.in/yaml/v3"
 
 	"belay.run/internal/expr"
 )
@@ -27,17 +27,18 @@ func fileValues(path string) (map[string]value, []error) {
 	if err != nil {
 		return out, []error{fmt.Errorf("reading the settings: %w", err)}
 	}
-	file, err := parser.ParseBytes(raw, 0)
-	if err != nil {
-		return out, []error{fmt.Errorf("reading the settings: %s: %w", path, err)}
-	}
 	f := settingsFile{path: path, values: out}
-	for i, doc := range file.Docs {
-		if i > 0 {
-			f.fail(doc, "one document is wanted, found another")
-			break
+	docs := yaml.NewDecoder(bytes.NewReader(raw))
+	var first, second yaml.Node
+	switch err := docs.Decode(&first); {
+	case errors.Is(err, io.EOF): // an empty file sets nothing
+	case err != nil:
+		return out, []error{fmt.Errorf("reading the settings: %s: %w", path, err)}
+	default:
+		f.document(first.Content[0])
+		if err := docs.Decode(&second); !errors.Is(err, io.EOF) {
+			f.fail(&second, "one document is wanted, found another")
 		}
-		f.document(doc.Body)
 	}
 	return out, f.errs
 }
@@ -62,65 +63,61 @@ type settingsFile struct {
 	errs   []error
 }
 
-func (f *settingsFile) fail(at ast.Node, format string, args ...any) {
+func (f *settingsFile) fail(at *yaml.Node, format string, args ...any) {
 	f.errs = append(f.errs, fmt.Errorf("%s: %w", f.where(at), fmt.Errorf(format, args...)))
 }
 
-func (f *settingsFile) where(at ast.Node) string {
-	if at == nil || at.GetToken() == nil || at.GetToken().Position == nil {
+func (f *settingsFile) where(at *yaml.Node) string {
+	if at.Line == 0 {
 		return f.path
 	}
-	pos := at.GetToken().Position
-	return fmt.Sprintf("%s:%d:%d", f.path, pos.Line, pos.Column)
+	return fmt.Sprintf("%s:%d:%d", f.path, at.Line, at.Column)
 }
 
-func (f *settingsFile) document(body ast.Node) {
-	switch n := body.(type) {
-	case nil, *ast.NullNode, *ast.CommentGroupNode: // an empty file sets nothing
-	case *ast.MappingNode:
-		for _, entry := range n.Values {
-			f.entry(entry)
+func (f *settingsFile) document(body *yaml.Node) {
+	switch {
+	case isNull(body): // nothing but comments
+	case body.Kind == yaml.MappingNode:
+		for i := 0; i < len(body.Content); i += 2 {
+			f.entry(body.Content[i], body.Content[i+1])
 		}
-	case *ast.MappingValueNode:
-		f.entry(n)
 	default:
-		f.fail(body, "settings are wanted as `name: value`, found %s", body.Type())
+		f.fail(body, "settings are wanted as `name: value`, found %s", kindOf(body))
 	}
 }
 
-func (f *settingsFile) entry(entry *ast.MappingValueNode) {
-	name := entry.Key.GetToken().Value
+func (f *settingsFile) entry(key, node *yaml.Node) {
+	name := key.Value
 	if names := settingNames(); !slices.Contains(names, name) {
 		hint := ""
 		if near := expr.Nearest(name, names); near != "" {
 			hint = fmt.Sprintf(": did you mean %s?", near)
 		}
-		f.fail(entry.Key, "unknown setting %q%s", name, hint)
+		f.fail(key, "unknown setting %q%s", name, hint)
 		return
 	}
 	if _, twice := f.values[name]; twice {
-		f.fail(entry.Key, "%s is set twice", name)
+		f.fail(key, "%s is set twice", name)
 		return
 	}
-	v, err := scalarOrList(entry.Value)
+	v, err := scalarOrList(node)
 	if err != nil {
-		f.fail(entry.Value, "%s: %w", name, err)
+		f.fail(node, "%s: %w", name, err)
 		return
 	}
-	v.where = f.where(entry.Value)
+	v.where = f.where(node)
 	f.values[name] = v
 }
 
-// scalarOrList reads a value. Only these two shapes are settings; anchors and
-// aliases are not, which leaves nothing that could grow.
-func scalarOrList(node ast.Node) (value, error) {
-	seq, ok := node.(*ast.SequenceNode)
-	if !ok {
+// scalarOrList reads a value. Only these two shapes are settings; aliases are
+// not, which leaves nothing that could grow.
+func scalarOrList(node *yaml.Node) (value, error) {
+	if node.Kind != yaml.SequenceNode {
 		s, err := scalar(node)
 		return value{text: s}, err
 	}
 	v := value{list: []string{}}
-	for _, item := range seq.Values {
+	for _, item := range node.Content {
 		s, err := scalar(item)
 		if err != nil {
 			return value{}, err
@@ -130,16 +127,27 @@ func scalarOrList(node ast.Node) (value, error) {
 	return v, nil
 }
 
-func scalar(node ast.Node) (string, error) {
-	switch n := node.(type) {
-	case *ast.StringNode:
-		return n.Value, nil
-	case *ast.LiteralNode:
-		return n.Value.Value, nil
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
-		return node.GetToken().Value, nil
-	case nil, *ast.NullNode:
+func scalar(node *yaml.Node) (string, error) {
+	switch {
+	case isNull(node):
 		return "", errors.New("the value is missing")
+	case node.Kind != yaml.ScalarNode:
+		return "", fmt.Errorf("a plain value or a list of them is wanted, found %s", kindOf(node))
 	}
-	return "", fmt.Errorf("a plain value or a list of them is wanted, found %s", node.Type())
+	return node.Value, nil
+}
+
+func isNull(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" }
+
+func kindOf(node *yaml.Node) string {
+	switch node.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.AliasNode:
+		return "an alias"
+	case yaml.ScalarNode, yaml.DocumentNode:
+	}
+	return "a plain value"
 }
