@@ -133,14 +133,14 @@ func (c *Claims) awaitOwners(ctx context.Context, in *Claiming) error {
 		if known, err := c.Claims.Lookup(ctx, in.Key); err != nil || known != nil {
 			return err
 		}
-		older, err := c.list(ctx, "WorkflowType = 'Pipeline' AND ExecutionStatus = 'Running' AND BelayTenant = "+quote(in.Key.Tenant)+
+		older, err := c.listed(ctx, "WorkflowType = 'Pipeline' AND ExecutionStatus = 'Running' AND BelayTenant = "+quote(in.Key.Tenant)+
 			" AND BelayProject = "+quote(in.Key.Project)+" AND StartTime < "+quote(since.UTC().Format(time.RFC3339Nano)))
 		if err != nil {
 			return err
 		}
 		others := 0
 		for _, info := range older {
-			if info.GetFirstRunId() != in.Owner.RunKey {
+			if info.GetExecution().GetRunId() != in.Owner.RunID {
 				others++
 			}
 		}
