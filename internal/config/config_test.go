@@ -175,7 +175,7 @@ func TestLoadRefuses(t *testing.T) {
 		{name: "ListForValue", file: "store: [a, b]\n", want: []string{"worker.yaml:1", "found a list"}},
 		{name: "ListForNumber", file: "max_processes: [1]\n", want: []string{"worker.yaml:1", "found a list"}},
 		{name: "MissingValue", file: "labels:\nlog_level: info\n", want: []string{"worker.yaml:1", "missing"}},
-		{name: "Alias", file: "labels: &a [x]\nsecrets: *a\n", want: []string{"worker.yaml:2:10", "worker.yaml:2"}},
+		{name: "Alias", file: "labels: &a [x]\nsecrets: *a\n", want: []string{"worker.yaml:2:10", "found an alias"}},
 		{name: "NoMapping", file: "- labels\n", want: []string{"worker.yaml:1:1", "name: value"}},
 		{name: "TwoDocuments", file: "labels: a\n---\nlabels: b\n", want: []string{"one document"}},
 		{name: "BrokenYAML", file: "labels: [a\n", want: []string{"worker.yaml"}},
