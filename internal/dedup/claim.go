@@ -92,7 +92,7 @@ type question struct {
 }
 
 func newQuestion(claim Claim) (question, error) {
-	doc, err := document{Key: claim.Key, Owner: claim.Owner, Request: claim.Request}.encode()
+	doc, err := document{claim.Key, claim.Owner, claim.Request, claim.Fingerprint}.encode()
 	if err != nil {
 		return question{}, err
 	}
@@ -115,8 +115,7 @@ func newQuestion(claim Claim) (question, error) {
 	// comes too late for it.
 	late := claim.Key.Pipeline != ""
 	return question{claim: claim, call: call{keys: []string{claim.Key.redisKey()}, args: []any{
-		claim.Owner.who(), doc, requestName(claim.Request.ID), claim.Fingerprint, claim.Lease.Microseconds(),
-		keepRequestFor.Milliseconds(), at, rerun, claim.Dead, late,
+		claim.Owner.who(), doc, requestName(claim.Request.ID), claim.Lease.Microseconds(), at, rerun, claim.Dead, late,
 	}}}, nil
 }
 

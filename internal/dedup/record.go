@@ -27,6 +27,8 @@ type document struct {
 	Key     Key     `json:"key"`
 	Owner   Owner   `json:"owner"`
 	Request Request `json:"request"`
+	// Fingerprint is that of the inputs.
+	Fingerprint string `json:"fingerprint,omitempty"`
 }
 
 // encode writes the document. It cannot fail: it holds nothing but strings and a
@@ -85,15 +87,21 @@ func decodeFields(fields map[string]string) (stored, error) {
 	if err := json.Unmarshal([]byte(fields["claim"]), &d); err != nil {
 		return stored{}, err
 	}
-	r := stored{only: fields["only"] == "1", Record: Record{
-		Key: d.Key, Owner: d.Owner, Request: d.Request,
-		State: State(fields["state"]), Fingerprint: fields["fingerprint"],
+	r := stored{Record: Record{
+		Key: d.Key, Owner: d.Owner, Request: d.Request, State: State(fields["state"]), Fingerprint: d.Fingerprint,
 	}}
-	var err1, err2, err3 error
-	r.Token, err1 = strconv.ParseInt(fields["token"], 10, 64)
-	r.Generation, err2 = strconv.Atoi(fields["generation"])
-	at, err3 := strconv.ParseInt(fields["claimed_at"], 10, 64)
-	r.ClaimedAt = time.UnixMicro(at).UTC()
+	token, err1 := strconv.ParseInt(fields["token"], 10, 64)
+	r.Token, r.ClaimedAt = token, time.UnixMicro(token).UTC()
+	var err2 error
+	if generation := fields["generation"]; generation == "" {
+		r.only = true
+	} else {
+		r.Generation, err2 = strconv.Atoi(generation)
+	}
+	claimed, err3 := moment(fields["claimed_at"])
+	if claimed != nil {
+		r.ClaimedAt = *claimed
+	}
 	ended, err4 := moment(fields["ended_at"])
 	until, err5 := moment(fields["until"])
 	r.EndedAt, r.Until = ended, until

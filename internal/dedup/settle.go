@@ -79,12 +79,12 @@ func grant(h Held, r *Record) ([]any, error) {
 	if r == nil {
 		full, r = 0, &Record{Key: h.Key, Owner: h.Owner, Token: h.Token, ClaimedAt: time.UnixMicro(h.Token)}
 	}
-	doc, err := document{Key: h.Key, Owner: h.Owner, Request: r.Request}.encode()
+	doc, err := document{h.Key, h.Owner, r.Request, r.Fingerprint}.encode()
 	if err != nil {
 		return nil, err
 	}
 	return []any{
-		h.Owner.who(), h.Token, full, r.Generation, doc, r.Fingerprint, requestName(r.Request.ID), r.ClaimedAt.UnixMicro(),
+		h.Owner.who(), h.Token, full, r.Generation, doc, requestName(r.Request.ID), r.ClaimedAt.UnixMicro(),
 	}, nil
 }
 
