@@ -12,10 +12,10 @@ import (
 
 const (
 	// informEvery is how often those who wait are told of their place, and
-	// toldEach up to which place of every change; those behind are told when
-	// their place has halved.
-	informEvery = time.Second
-	toldEach    = 10
+	// toldAtOnce how many of them then: each time costs the group about as much
+	// as a slot that changes hands. Who looks closer asks the group.
+	informEvery = 3 * time.Second
+	toldAtOnce  = 10
 	// maxReplaced bounds the members that one activity cancels.
 	maxReplaced = 200
 )
@@ -149,7 +149,8 @@ func (g *group) send(ctx workflow.Context, o activities.Owner, news activities.S
 	})
 }
 
-// inform tells those who wait of their places, now and then.
+// inform tells those who wait of their places, now and then: the first of those
+// to whom it is news.
 func (g *group) inform(ctx workflow.Context) {
 	for {
 		if workflow.Await(ctx, func() bool { return g.moved && len(g.state.Queue) > 0 }) != nil {
@@ -159,12 +160,16 @@ func (g *group) inform(ctx workflow.Context) {
 			return
 		}
 		g.moved = false
-		holder := g.state.holder()
+		holder, told := g.state.holder(), 0
 		for i := range g.state.Queue {
 			m := &g.state.Queue[i]
 			news := activities.SlotNews{State: activities.SlotQueued, Position: i + 1, Holder: holder}
-			if m.Told == news || m.Told.Position > 0 && i >= toldEach && news.Position > m.Told.Position/2 {
+			if m.Told == news {
 				continue
+			}
+			if told++; told > toldAtOnce {
+				g.moved = true
+				break
 			}
 			m.Told = news
 			g.send(ctx, m.Owner, news)
