@@ -15,7 +15,7 @@ var blockRE = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 // the steps of a stage.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"../../docs/pipeline-file.md", "../../docs/expressions.md"} {
+	for _, name := range []string{"../../docs/pipeline-file.md", "../../docs/expressions.md", "../../docs/once.md"} {
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
 		blocks := blockRE.FindAllStringSubmatch(string(text), -1)

@@ -13,7 +13,7 @@ import (
 // Bounds of keys and of names of groups, evaluated, in bytes.
 const (
 	MaxKey   = 1024
-	MaxGroup = 255
+	MaxGroup = 1024
 )
 
 // WindowAuto is how a file says that the window follows measured durations.
@@ -56,7 +56,7 @@ const (
 
 // Concurrency bounds how many pipelines or stages of a group run at once.
 type Concurrency struct {
-	// Group may hold ${{ }}; evaluated, it has 1 to 255 bytes, see [CheckGroup].
+	// Group may hold ${{ }}; evaluated, it has 1 to 1024 bytes, see [CheckGroup].
 	// Groups are one tenant's and project's.
 	Group string `json:"group"`
 	Limit int    `json:"limit"`
