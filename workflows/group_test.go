@@ -291,7 +291,7 @@ func TestGroupCancelRunning(t *testing.T) {
 		c.at(2*time.Second, leaves("a"))
 		c.at(3*time.Second, leaves("d"))
 		c.run(t)
-		require.Equal(t, []string{"granted a", "cancel a for b", "cancel b for c", "cancel c for d", "granted d"}, c.heard())
+		require.ElementsMatch(t, []string{"granted a", "cancel a for b", "cancel b for c", "cancel c for d", "granted d"}, c.heard())
 	})
 
 	t.Run("MakesRoomForTheNewestOnly", func(t *testing.T) {
@@ -317,7 +317,7 @@ func TestGroupCancelRunning(t *testing.T) {
 		c.at(2*time.Second, leaves("b"), leaves("a"))
 		c.at(3*time.Second, leaves("c"))
 		c.run(t)
-		require.Equal(t, []string{"granted a", "cancel a for b", "cancel b for c", "granted c"}, c.heard())
+		require.ElementsMatch(t, []string{"granted a", "cancel a for b", "cancel b for c", "granted c"}, c.heard())
 	})
 }
 
