@@ -20,7 +20,22 @@ type call struct {
 func (c *Claims) run(ctx context.Context, script *redis.Script, keys []string, args ...any) ([]any, error) {
 	ctx, cancel := context.WithTimeout(ctx, callFor)
 	defer cancel()
-	return script.Run(ctx, c.rdb, keys, args...).Slice()
+	return list(script.Run(ctx, c.rdb, keys, args...))
+}
+
+// list is an answer as a list; a number is one of one.
+func list(cmd *redis.Cmd) ([]any, error) {
+	v, err := cmd.Result()
+	switch v := v.(type) {
+	case []any:
+		return v, err
+	case int64:
+		return []any{v}, err
+	}
+	if err == nil {
+		err = errDamaged
+	}
+	return nil, err
 }
 
 // runAll runs a script many times, in order for what shares a slot, in one round
@@ -65,7 +80,7 @@ func (c *Claims) pipeline(ctx context.Context, script *redis.Script, calls []cal
 	// The first error that is not about a missing script says most.
 	answers := make([][]any, len(calls))
 	for i, cmd := range cmds {
-		got, e := cmd.Slice()
+		got, e := list(cmd)
 		if e != nil && (err == nil || redis.HasErrorPrefix(err, "NOSCRIPT")) {
 			err = e
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Claim asks to run. The claimer may run if the verdict's decision says so, under
@@ -122,6 +123,11 @@ func newQuestion(claim Claim) (question, error) {
 // answer reads what Redis says to it: the verdict, and the claim that blocks or,
 // of a granted one, whether it was announced.
 func (q question) answer(got []any) (Verdict, stored, error) {
+	if len(got) == 1 {
+		now, err := micros(got, 0)
+		held := stored{Record: q.granted(now)}
+		return Verdict{Decision: Granted, Record: held.Record, At: now}, held, err
+	}
 	if len(got) != 3 {
 		return Verdict{}, stored{}, errDamaged
 	}
@@ -157,14 +163,25 @@ func (q question) held(v any) (stored, error) {
 	if !ok || !ok1 {
 		return stored{}, errDamaged
 	}
-	r := Record{
-		Key: q.claim.Key, State: Running, Owner: q.claim.Owner, Request: q.claim.Request,
-		Token: token, Generation: int(generation), Fingerprint: q.claim.Fingerprint, ClaimedAt: claimed,
-	}
+	r := q.granted(claimed)
+	r.Token, r.Generation = token, int(generation)
 	if q.claim.Lease > 0 {
 		r.Until = &until
 	}
 	return stored{Record: r, announced: n[4] == int64(1)}, errors.Join(err, err1)
+}
+
+// granted is the claim as the first one under its key, at a time.
+func (q question) granted(at time.Time) Record {
+	r := Record{
+		Key: q.claim.Key, State: Running, Owner: q.claim.Owner, Request: q.claim.Request,
+		Token: at.UnixMicro(), Fingerprint: q.claim.Fingerprint, ClaimedAt: at,
+	}
+	if q.claim.Lease > 0 {
+		until := at.Add(q.claim.Lease)
+		r.Until = &until
+	}
+	return r
 }
 
 // mismatch reports whether two fingerprints tell of different inputs.

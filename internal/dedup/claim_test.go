@@ -12,6 +12,7 @@ import (
 
 func TestOneRunsAndOthersDoNot(t *testing.T) {
 	onACluster(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		claim := by("a")
 		claim.Fingerprint, claim.Request.Sender, claim.Request.At = "f", "ann", b.now(t)
 		first := b.claim(t, claim, dedup.Granted)
@@ -27,7 +28,7 @@ func TestOneRunsAndOthersDoNot(t *testing.T) {
 		b.pass(30 * 24 * time.Hour)
 		b.claim(t, by("b"), dedup.InFlight) // time takes nothing away
 
-		result := dedup.Result{Status: "succeeded", ExitCode: pointer(0), Summary: "done", Outputs: map[string]string{"digest": "1"}}
+		result := dedup.Result{Status: "succeeded", ExitCode: new(0), Summary: "done", Outputs: map[string]string{"digest": "1"}}
 		require.NoError(t, b.Settle(t.Context(), dedup.Settlement{Held: held(first.Record), State: dedup.Completed, Window: time.Hour, Result: result}))
 		done := b.claim(t, by("b"), dedup.Duplicate)
 		require.Equal(t, result, done.Record.Result)
@@ -49,6 +50,7 @@ func TestOneRunsAndOthersDoNot(t *testing.T) {
 
 func TestSameOwner(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		first := b.claim(t, step("a"), dedup.Granted)
 		b.pass(time.Minute) // beyond its lease
 		second := b.claim(t, step("a"), dedup.Resumed)
@@ -75,6 +77,7 @@ func TestSameOwner(t *testing.T) {
 
 func TestOwnResultOutlivesOthersRuns(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		b.run(t, by("a"), dedup.Completed)
 		b.pass(time.Hour)
 		b.run(t, by("b"), dedup.Failed)
@@ -84,6 +87,7 @@ func TestOwnResultOutlivesOthersRuns(t *testing.T) {
 
 func TestMeantOrRaced(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		for _, end := range []dedup.State{dedup.Failed, dedup.Canceled} {
 			before := b.now(t)
 			b.run(t, by("a"+string(end)), end)
@@ -113,6 +117,7 @@ func TestMeantOrRaced(t *testing.T) {
 
 func TestStepThatWaitedIsNeverLate(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		waiting := step("b")
 		waiting.Request.At = b.now(t)
 		b.run(t, step("a"), dedup.Failed)
@@ -122,6 +127,7 @@ func TestStepThatWaitedIsNeverLate(t *testing.T) {
 
 func TestRequestMeansItsRun(t *testing.T) {
 	onACluster(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		redelivered := by("a'")
 		redelivered.Request = by("a").Request
 		redelivered.Rerun = true // even so
@@ -158,6 +164,7 @@ func TestRequestMeansItsRun(t *testing.T) {
 
 func TestRequestIDsOfAllKinds(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		ids := []string{"}", "{", "a/b", "%2F", "/", "a%2Fb", strings.Repeat("x", 1000), strings.Repeat("x", 1000) + "y", "h/1"}
 		for i, id := range ids {
 			claim := by("run " + id)
@@ -178,6 +185,7 @@ func TestRequestIDsOfAllKinds(t *testing.T) {
 
 func TestRerun(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		rerun := by("b")
 		rerun.Rerun, rerun.Request.At = true, b.now(t)
 		first := b.claim(t, by("a"), dedup.Granted)
@@ -197,6 +205,7 @@ func TestRerun(t *testing.T) {
 
 func TestTakeover(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		first := b.claim(t, step("a"), dedup.Granted)
 		b.pass(31 * time.Second)
 		require.True(t, b.claim(t, step("b"), dedup.InFlight).Expired)
@@ -223,6 +232,7 @@ func TestTakeover(t *testing.T) {
 
 func TestRedeliveryOfADeadRun(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		first := b.claim(t, by("a"), dedup.Granted)
 		redelivered := by("a'")
 		redelivered.Request, redelivered.Dead = by("a").Request, first.Record.Token
@@ -234,6 +244,7 @@ func TestRedeliveryOfADeadRun(t *testing.T) {
 
 func TestRequestOfATakenOverRun(t *testing.T) {
 	onACluster(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		first := b.claim(t, by("a"), dedup.Granted)
 		taker := by("b")
 		taker.Dead = first.Record.Token
@@ -248,9 +259,10 @@ func TestRequestOfATakenOverRun(t *testing.T) {
 
 func TestMismatch(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
-		claim := func(run, print string) dedup.Claim {
+		t.Helper()
+		claim := func(run, inputs string) dedup.Claim {
 			c := by(run)
-			c.Fingerprint = print
+			c.Fingerprint = inputs
 			return c
 		}
 		first := b.claim(t, claim("a", "1"), dedup.Granted)
@@ -264,6 +276,7 @@ func TestMismatch(t *testing.T) {
 
 func TestKeySpaces(t *testing.T) {
 	onACluster(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		long := strings.Repeat("x", dedup.MaxKey-1)
 		keys := []dedup.Key{
 			pipelineKey, stepKey,
@@ -272,9 +285,11 @@ func TestKeySpaces(t *testing.T) {
 			{Tenant: "acme", Project: "web", Pipeline: "other", Name: "shop-v1"},
 			{Tenant: "acme/web", Project: "", Pipeline: "deploy", Name: "shop-v1"},
 			{Tenant: "acme", Project: "web", Name: "deploy/shop-v1"},
-			{Tenant: "acme", Project: "web", Name: "}{"}, {Tenant: "acme", Project: "web", Name: "%7D{"},
+			{Tenant: "acme", Project: "web", Name: "}{"},
+			{Tenant: "acme", Project: "web", Name: "%7D{"},
 			{Tenant: "acme", Project: "web", Name: "日本語 ключ\x00\n"},
-			{Tenant: "acme", Project: "web", Name: long + "1"}, {Tenant: "acme", Project: "web", Name: long + "2"},
+			{Tenant: "acme", Project: "web", Name: long + "1"},
+			{Tenant: "acme", Project: "web", Name: long + "2"},
 		}
 		prints := map[string]bool{}
 		for _, key := range keys {
@@ -308,6 +323,7 @@ func TestKeySpaces(t *testing.T) {
 
 func TestAClaimNeedsAnOwner(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		_, err := b.Claim(t.Context(), dedup.Claim{Key: pipelineKey})
 		require.ErrorContains(t, err, "owner")
 	})

@@ -33,6 +33,11 @@ type bundle struct {
 func onEachRedis(t *testing.T, test func(t *testing.T, b *bundle)) {
 	t.Helper()
 	t.Parallel()
+	onTwo(t, test)
+}
+
+func onTwo(t *testing.T, test func(t *testing.T, b *bundle)) {
+	t.Helper()
 	t.Run("miniredis", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
@@ -50,7 +55,8 @@ func onEachRedis(t *testing.T, test func(t *testing.T, b *bundle)) {
 // onACluster runs a test on a Redis Cluster too.
 func onACluster(t *testing.T, test func(t *testing.T, b *bundle)) {
 	t.Helper()
-	onEachRedis(t, test)
+	t.Parallel()
+	onTwo(t, test)
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		test(t, newBundle(t, redistest.Cluster(t)))
@@ -205,8 +211,6 @@ func (b *bundle) run(t testing.TB, claim dedup.Claim, state dedup.State) dedup.V
 	b.settle(t, v, state)
 	return v
 }
-
-func pointer[T any](v T) *T { return &v }
 
 // many are n claims under n keys.
 func many(run string, n int) []dedup.Claim {

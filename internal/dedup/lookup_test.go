@@ -17,6 +17,7 @@ import (
 
 func TestRunning(t *testing.T) {
 	onACluster(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		const n = 1200
 		verdicts, err := b.ClaimBatch(t.Context(), many("a", n))
 		require.NoError(t, err)
@@ -33,14 +34,16 @@ func TestRunning(t *testing.T) {
 			found[r.Key.Name] = true
 		}
 		require.Len(t, found, n/2)
-		for range b.Running(t.Context()) {
-			break // and does not go on
+		for _, err := range b.Running(t.Context()) {
+			require.NoError(t, err)
+			break // and it does not go on
 		}
 	})
 }
 
 func TestRunningSaysWhatIsDamaged(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		require.NoError(t, b.rdb.HSet(t.Context(), "belay:claim:{x}", "state", "running").Err())
 		var errs []error
 		for _, err := range b.Running(t.Context()) {
@@ -77,6 +80,7 @@ func TestEndedClaimsAreForgotten(t *testing.T) {
 
 func TestRecovering(t *testing.T) {
 	onACluster(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		core, logged := observer.New(zapcore.WarnLevel)
 		c := open(t, b.rdb, dedup.Options{Log: zap.New(core)})
 		recovering := func() bool {
@@ -111,6 +115,7 @@ func ageEpochs(t testing.TB, rdb redis.UniversalClient, d time.Duration) {
 
 func TestBatch(t *testing.T) {
 	onACluster(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		// 100 keys, ten of them named twice.
 		claims := many("a", 90)
 		for i := range 10 {
@@ -139,6 +144,7 @@ func TestBatch(t *testing.T) {
 
 func TestBatchLargerThanARoundTrip(t *testing.T) {
 	onACluster(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		claims := many("a", 2500)
 		claims = append(claims, many("b", 10)...)
 		verdicts, err := b.ClaimBatch(t.Context(), claims)

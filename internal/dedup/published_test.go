@@ -37,7 +37,7 @@ const publishedTTL = 5 * time.Minute
 // run runs the task unless it takes it for a duplicate.
 func (p *published) run(ctx context.Context, key string, task func() error) (ran bool, err error) {
 	if v, ok := p.local.Load(key); ok {
-		if r := v.(remembered); time.Now().Before(r.until) && p.blocks(r.state) {
+		if r, ok := v.(remembered); ok && time.Now().Before(r.until) && p.blocks(r.state) {
 			return false, nil
 		}
 	}
@@ -81,6 +81,7 @@ func (p *published) remember(key, state string) {
 func faults(t *testing.T, test func(t *testing.T, p1, p2 *published, a, b *bundle)) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, a, b *bundle) {
+		t.Helper()
 		test(t, &published{rdb: a.rdb}, &published{rdb: b.rdb}, a, b)
 	})
 }
@@ -92,6 +93,7 @@ func fail() error    { return errTask }
 
 func TestPublishedTwoPassBetweenGetAndSetex(t *testing.T) {
 	faults(t, func(t *testing.T, p1, p2 *published, a, b *bundle) {
+		t.Helper()
 		var second bool
 		p1.between = func() {
 			var err error
@@ -120,6 +122,7 @@ func TestPublishedTwoPassBetweenGetAndSetex(t *testing.T) {
 
 func TestPublishedLocalRunningOutlivesTheRun(t *testing.T) {
 	faults(t, func(t *testing.T, p1, p2 *published, a, b *bundle) {
+		t.Helper()
 		_, err := p1.run(t.Context(), "k", func() error {
 			_, err := p2.run(t.Context(), "k", succeed) // sees running
 			return errors.Join(err, errTask)
@@ -139,6 +142,7 @@ func TestPublishedLocalRunningOutlivesTheRun(t *testing.T) {
 
 func TestPublishedFinallyOverwritesFailed(t *testing.T) {
 	faults(t, func(t *testing.T, p1, _ *published, a, b *bundle) {
+		t.Helper()
 		_, err := p1.run(t.Context(), "k", fail)
 		require.ErrorIs(t, err, errTask)
 		require.Equal(t, "completed", p1.rdb.Get(t.Context(), "k").Val())
@@ -152,6 +156,7 @@ func TestPublishedFinallyOverwritesFailed(t *testing.T) {
 
 func TestPublishedCompletedRunsAgain(t *testing.T) {
 	faults(t, func(t *testing.T, p1, p2 *published, a, b *bundle) {
+		t.Helper()
 		for _, p := range []*published{p1, p2} {
 			ran, err := p.run(t.Context(), "k", succeed)
 			require.NoError(t, err)
@@ -167,6 +172,7 @@ func TestPublishedCompletedRunsAgain(t *testing.T) {
 
 func TestPublishedKeyHasNoTenant(t *testing.T) {
 	faults(t, func(t *testing.T, p1, p2 *published, a, b *bundle) {
+		t.Helper()
 		p1.kind, p2.kind = true, true
 		_, err := p1.run(t.Context(), "deploy-v1", succeed) // of one tenant
 		require.NoError(t, err)
@@ -183,6 +189,7 @@ func TestPublishedKeyHasNoTenant(t *testing.T) {
 
 func TestPublishedCrashBlocksForTheWholeTTL(t *testing.T) {
 	faults(t, func(t *testing.T, _, p2 *published, a, b *bundle) {
+		t.Helper()
 		require.NoError(t, p2.rdb.SetEx(t.Context(), "k", "running", publishedTTL).Err()) // and dies
 		time.Sleep(publishedTTL - time.Second)
 		ran, err := p2.run(t.Context(), "k", succeed)
@@ -198,6 +205,7 @@ func TestPublishedCrashBlocksForTheWholeTTL(t *testing.T) {
 
 func TestPublishedTTLEndsUnderALongRun(t *testing.T) {
 	faults(t, func(t *testing.T, p1, p2 *published, a, b *bundle) {
+		t.Helper()
 		var second bool
 		_, err := p1.run(t.Context(), "k", func() error {
 			time.Sleep(publishedTTL)
@@ -216,6 +224,7 @@ func TestPublishedTTLEndsUnderALongRun(t *testing.T) {
 
 func TestPublishedKeyOfRunAndRetryCatchesNothing(t *testing.T) {
 	faults(t, func(t *testing.T, p1, p2 *published, a, b *bundle) {
+		t.Helper()
 		p1.kind, p2.kind = true, true
 		for key, p := range map[string]*published{"run 1/0": p1, "run 2/0": p2} {
 			ran, err := p.run(t.Context(), key, succeed)

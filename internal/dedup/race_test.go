@@ -24,7 +24,6 @@ import (
 const (
 	raceProcesses  = 4
 	raceGoroutines = 64 / raceProcesses
-	raceKeys       = 10_000
 )
 
 // raceKey is one of the keys that all race for.
@@ -40,7 +39,7 @@ func executed(ctx context.Context, rdb redis.UniversalClient, algorithm string, 
 // race is one of the processes: each of its goroutines wants to run each key,
 // first by the published algorithm, then by claims.
 func race(addr, process string, in io.Reader, out io.Writer) error {
-	ctx := context.Background() //nolint:usetesting // a program of its own
+	ctx := context.Background()
 	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: raceGoroutines})
 	claims, err := dedup.Open(rdb, dedup.Options{Tier: true})
 	if err != nil {

@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	// MaxSummary is how many bytes of a summary, and MaxOutputs how many bytes of
-	// outputs, a record keeps; larger outputs go to the store.
+	// MaxSummary is how many bytes of a summary a record keeps.
 	MaxSummary = 4 << 10
+	// MaxOutputs is how many bytes of outputs, names included, a record keeps;
+	// larger ones go to the store.
 	MaxOutputs = 4 << 10
 	maxMessage = 1 << 10
 	maxSender  = 256

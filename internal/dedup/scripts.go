@@ -66,17 +66,17 @@ end
 //	           of the request in µs (0: now), JSON of the key for a rerun or '',
 //	           token of a dead owner (0: none), 1 if an end answers requests made
 //	           before it
-//	Returns decision and time; then token, generation, the times of the claim and
+//	Returns the time where nobody ever held it: the claim is granted under that
+//	as its token. Else decision and time; then token, generation, the times of the claim and
 //	of the end of its lease and 1 if it was announced, where the claimer runs;
 //	else the record that blocks.
 var claimScript = redis.NewScript(clock + `
 local all = redis.call('HGETALL', claim)
 local who, json, name, lease = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 if #all == 0 then
-  local till = lease > 0 and now + lease or 0
   redis.call('HSET', claim, 'state', 'running', 'who', who, 'token', string.format('%.0f', now), 'claim', json,
-    'request', name, 'until', till > 0 and string.format('%.0f', till) or '')
-  return {'granted', now, {now, 0, now, till, 0}}
+    'request', name, 'until', lease > 0 and string.format('%.0f', now + lease) or '')
+  return now
 end
 ` + tools + `
 local at, rerun, dead = tonumber(ARGV[5]), ARGV[6] ~= '', tonumber(ARGV[7])

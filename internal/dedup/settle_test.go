@@ -14,6 +14,7 @@ import (
 
 func TestRenewProlongs(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		v := b.claim(t, step("a"), dedup.Granted)
 		b.pass(20 * time.Second)
 		require.NoError(t, b.Renew(t.Context(), v.Record, 30*time.Second))
@@ -30,6 +31,7 @@ func TestRenewProlongs(t *testing.T) {
 
 func TestOnlyTheOwnerChangesState(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		v := b.claim(t, by("a"), dedup.Granted)
 		for _, h := range []dedup.Held{
 			{Key: pipelineKey, Owner: owner("b"), Token: v.Record.Token},
@@ -55,6 +57,7 @@ func TestOnlyTheOwnerChangesState(t *testing.T) {
 
 func TestAnEndDoesNotChange(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		v := b.run(t, by("a"), dedup.Failed)
 		b.settle(t, v, dedup.Failed) // the answer to the first was lost
 		for _, state := range []dedup.State{dedup.Completed, dedup.Canceled} {
@@ -68,6 +71,7 @@ func TestAnEndDoesNotChange(t *testing.T) {
 
 func TestRecordsAreBounded(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		claim := by("a")
 		claim.Request.Sender = strings.Repeat("ж", 1000)
 		v := b.claim(t, claim, dedup.Granted)
@@ -92,6 +96,7 @@ func TestRecordsAreBounded(t *testing.T) {
 
 func TestLostClaimsArePutBack(t *testing.T) {
 	onACluster(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		claim := by("a")
 		claim.Fingerprint, claim.Request.Sender = "f", "ann"
 		v := b.claim(t, claim, dedup.Granted)
@@ -127,6 +132,7 @@ func TestLostClaimsArePutBack(t *testing.T) {
 
 func TestThePresentOwnerWinsOverFormerOnes(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		first := b.claim(t, step("a"), dedup.Granted)
 		taker := step("b")
 		taker.Dead = first.Record.Token
@@ -144,6 +150,7 @@ func TestThePresentOwnerWinsOverFormerOnes(t *testing.T) {
 
 func TestFailoverToAReplicaThatMissedTheGrant(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		b.run(t, step("a"), dedup.Failed)
 		old := b.rdb.HGetAll(t.Context(), b.rdb.Keys(t.Context(), "belay:claim:{*}").Val()[0]).Val()
 		second := b.claim(t, step("b"), dedup.Granted)
@@ -160,6 +167,7 @@ func TestFailoverToAReplicaThatMissedTheGrant(t *testing.T) {
 
 func TestReleaseByOperator(t *testing.T) {
 	onACluster(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		r, err := b.ReleaseByOperator(t.Context(), pipelineKey)
 		require.NoError(t, err)
 		require.Nil(t, r, "there is nothing")
@@ -192,6 +200,7 @@ func TestReleaseByOperator(t *testing.T) {
 
 func TestReleaseOfAnEnd(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
+		t.Helper()
 		raced := by("c")
 		raced.Request.At = b.now(t)
 		b.pass(time.Millisecond)

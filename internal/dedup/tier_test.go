@@ -48,6 +48,7 @@ func inBubble(t *testing.T, test func(t *testing.T, a, b *bundle)) {
 
 func TestHotDuplicatesAreAnsweredHere(t *testing.T) {
 	inBubble(t, func(t *testing.T, a, b *bundle) {
+		t.Helper()
 		claim := by("a")
 		claim.Fingerprint = "1"
 		result := dedup.Result{Summary: "done", Outputs: map[string]string{"x": "1"}}
@@ -81,6 +82,7 @@ func TestHotDuplicatesAreAnsweredHere(t *testing.T) {
 
 func TestOtherEndsAreNotKept(t *testing.T) {
 	inBubble(t, func(t *testing.T, a, b *bundle) {
+		t.Helper()
 		raced := by("c")
 		raced.Request.At = time.Now()
 		for _, state := range []dedup.State{dedup.Failed, dedup.Canceled} {
@@ -93,6 +95,7 @@ func TestOtherEndsAreNotKept(t *testing.T) {
 
 func TestRequestsOfEarlierRunsAreAskedOfRedis(t *testing.T) {
 	inBubble(t, func(t *testing.T, a, _ *bundle) {
+		t.Helper()
 		a.run(t, by("a"), dedup.Failed)
 		a.run(t, by("b"), dedup.Completed)
 		redelivered := by("a'")
@@ -110,6 +113,7 @@ func TestRequestsOfEarlierRunsAreAskedOfRedis(t *testing.T) {
 
 func TestAnOldResultIsNotKeptForOthers(t *testing.T) {
 	inBubble(t, func(t *testing.T, a, b *bundle) {
+		t.Helper()
 		a.run(t, by("a"), dedup.Completed)
 		rerun := by("b")
 		rerun.Rerun = true
@@ -121,6 +125,7 @@ func TestAnOldResultIsNotKeptForOthers(t *testing.T) {
 
 func TestReleasesAndRerunsReachAllTiers(t *testing.T) {
 	inBubble(t, func(t *testing.T, a, b *bundle) {
+		t.Helper()
 		workers := []*bundle{a, b}
 		a.run(t, by("a"), dedup.Completed)
 		b.claim(t, by("x"), dedup.Duplicate)
@@ -150,6 +155,7 @@ func TestReleasesAndRerunsReachAllTiers(t *testing.T) {
 
 func TestARerunWhoseAnswerWasLostIsAwaited(t *testing.T) {
 	inBubble(t, func(t *testing.T, a, b *bundle) {
+		t.Helper()
 		a.run(t, by("a"), dedup.Completed)
 		rerun := by("b")
 		rerun.Rerun = true
@@ -167,6 +173,7 @@ func TestARerunWhoseAnswerWasLostIsAwaited(t *testing.T) {
 
 func TestWhatIsAskedBeforeAnAnnouncementIsNotKeptAfterIt(t *testing.T) {
 	inBubble(t, func(t *testing.T, a, b *bundle) {
+		t.Helper()
 		// 20 workers ask while an operator releases: whatever comes first, no
 		// tier knows the old state when the release has returned.
 		for range 50 {
