@@ -65,6 +65,15 @@ func ended(s run.Status) error {
 	return nil
 }
 
+// endedRun is the same of a run that was followed. One whose concurrency group
+// was full, and refused it, has a code of its own.
+func endedRun(d *run.Document) error {
+	if meaning(d) == run.Failed && d.Cause != nil && d.Cause.Trigger == run.TriggerGroupFull {
+		return &ExitError{Code: ExitRejected}
+	}
+	return ended(meaning(d))
+}
+
 // exitCodeOf is the exit code of a command that followed a run until it ended.
 func exitCodeOf(s run.Status) int {
 	switch s {

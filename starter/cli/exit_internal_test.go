@@ -51,6 +51,16 @@ func TestExitCodeOfEveryState(t *testing.T) {
 	}
 }
 
+func TestExitCodeOfARefusedRun(t *testing.T) {
+	t.Parallel()
+	full := &run.Cause{Trigger: run.TriggerGroupFull}
+	code := func(d *run.Document) int { return exitError(endedRun(d)).Code }
+	require.Equal(t, ExitRejected, code(&run.Document{Status: run.Failed, Cause: full}))
+	require.Equal(t, ExitRejected, code(&run.Document{Status: run.Duplicate, Cause: full}))
+	require.Equal(t, ExitFailed, code(&run.Document{Status: run.Failed, Cause: &run.Cause{Trigger: run.TriggerExitCode}}))
+	require.NoError(t, endedRun(&run.Document{Status: run.Succeeded}))
+}
+
 func TestWhatSignalsMean(t *testing.T) {
 	t.Parallel()
 	const (

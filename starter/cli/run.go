@@ -242,7 +242,7 @@ func (s *started) follow(ctx context.Context, f *following) error {
 	if detached {
 		return &ExitError{Code: ExitCancelled, Err: s.left(d), Hint: s.lookAgain()}
 	}
-	return ended(meaning(d))
+	return endedRun(d)
 }
 
 // conclude prints what is said of a run in the end.

@@ -40,7 +40,7 @@ func (t *target) watch(ctx context.Context) error {
 	if err := s.conclude(d); err != nil {
 		return err
 	}
-	return ended(d.Status)
+	return endedRun(d)
 }
 
 // attempts is how often each step is tried. Where the plan cannot be had, only
@@ -64,5 +64,5 @@ func (t *target) watchJSON(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return ended(d.Status)
+	return endedRun(d)
 }

@@ -40,6 +40,8 @@ type Reader struct {
 	// historyAt is when a history was last read for want of a worker.
 	historyAt time.Time
 	history   *run.Document
+	// groups are those that something of the run waits for, by workflow id.
+	groups map[string]seenGroup
 }
 
 // historyEvery bounds how often a history is read while no worker answers.
@@ -47,7 +49,7 @@ const historyEvery = 5 * time.Second
 
 // Reader makes a reader of one run.
 func (c *Client) Reader(ref Ref) *Reader {
-	return &Reader{c: c, ref: ref, ended: map[string]*run.Stage{}}
+	return &Reader{c: c, ref: ref, ended: map[string]*run.Stage{}, groups: map[string]seenGroup{}}
 }
 
 // Read tells how the run stands now, with the steps of every stage. It takes a
@@ -65,6 +67,7 @@ func (r *Reader) Read(ctx context.Context) (*Snapshot, error) {
 	if err := r.stages(ctx, snap); err != nil {
 		return nil, err
 	}
+	r.places(ctx, d)
 	complete(d)
 	if snap.Settled = snap.Closed && snap.NoAnswer == "" && !anyOpen(d); snap.Settled {
 		r.last = snap
