@@ -1,12 +1,11 @@
 package durations_test
 
 import (
+	"context"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"context"
-	"net"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"

@@ -3,6 +3,7 @@ package liveness_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -59,8 +60,7 @@ func (s *temporal) DescribeWorkflowExecution(_ context.Context, r *workflowservi
 	if s.away != nil {
 		return nil, s.away
 	}
-	for i := len(s.executions) - 1; i >= 0; i-- {
-		e := s.executions[i]
+	for _, e := range slices.Backward(s.executions) {
 		if e.id == r.GetExecution().GetWorkflowId() && (r.GetExecution().GetRunId() == "" || r.GetExecution().GetRunId() == e.runID) {
 			return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{
 				Execution: &commonpb.WorkflowExecution{WorkflowId: e.id, RunId: e.runID}, FirstRunId: e.first,

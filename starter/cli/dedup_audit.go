@@ -23,27 +23,31 @@ const (
 	maxAuditLimit = 10_000
 )
 
-// formatLines is the value of -o for an export.
-const formatLines format = "jsonl"
+// auditFormat is -o of the audit, which has a format more than elsewhere.
+type auditFormat string
 
-// auditFormat is -o of the audit: a format more than elsewhere.
-type auditFormat struct{ format }
+const (
+	auditText  auditFormat = "text"
+	auditJSON  auditFormat = "json"
+	auditLines auditFormat = "jsonl"
+)
 
 var _ pflag.Value = (*auditFormat)(nil)
+
+// String is the flag's text.
+func (f *auditFormat) String() string { return string(*f) }
 
 // Type is shown in the help.
 func (f *auditFormat) Type() string { return "text|json|jsonl" }
 
 // Set accepts the three formats only.
 func (f *auditFormat) Set(s string) error {
-	if format(s) == formatLines {
-		f.format = formatLines
+	switch auditFormat(s) {
+	case auditText, auditJSON, auditLines:
+		*f = auditFormat(s)
 		return nil
 	}
-	if f.format.Set(s) != nil {
-		return fmt.Errorf("%q is not an output format: text, json or jsonl", s)
-	}
-	return nil
+	return fmt.Errorf("%q is not an output format: text, json or jsonl", s)
 }
 
 // auditDoc is what audit prints under -o json.
@@ -60,7 +64,7 @@ type auditFlags struct {
 }
 
 func dedupAuditCommand(a *app) *cobra.Command {
-	f := &auditFlags{output: auditFormat{formatText}}
+	f := &auditFlags{output: auditText}
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Show which requests were blocked, by whom, of which run, and why",
@@ -111,9 +115,9 @@ func (f *auditFlags) check(now time.Time, limited bool) error {
 		return usage("--cause %q: want one of %s", f.cause, strings.Join(names(audit.Causes()), ", "))
 	case f.decision != "" && !slices.Contains(audit.Decisions(), f.Decision):
 		return usage("--decision %q: want one of %s", f.decision, strings.Join(names(audit.Decisions()), ", "))
-	case f.output.format == formatLines && !limited:
+	case f.output == auditLines && !limited:
 		f.Limit = 0
-	case f.Limit < 1 || f.Limit > maxAuditLimit && f.output.format != formatLines:
+	case f.Limit < 1 || f.Limit > maxAuditLimit && f.output != auditLines:
 		return usage("--limit %d: want 1 to %d; -o jsonl has no limit", f.Limit, maxAuditLimit)
 	}
 	return nil
@@ -128,7 +132,7 @@ func names[T ~string](values []T) []string {
 }
 
 func (a *app) showAudit(ctx context.Context, l *audit.Log, f *auditFlags) error {
-	if f.output.format == formatLines {
+	if f.output == auditLines {
 		_, err := l.Export(ctx, a.Out, f.Filter)
 		return err
 	}
@@ -139,7 +143,7 @@ func (a *app) showAudit(ctx context.Context, l *audit.Log, f *auditFlags) error 
 		}
 		doc.Entries = append(doc.Entries, e)
 	}
-	if f.output.format == formatJSON {
+	if f.output == auditJSON {
 		return writeJSON(a.Out, doc)
 	}
 	if len(doc.Entries) == 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -180,20 +181,22 @@ func pipelineRows(pipelines []audit.PipelineStats) [][]string {
 	for _, p := range pipelines {
 		row := []string{
 			tree.Clean(p.Tenant), tree.Clean(p.Project), orDash(tree.Clean(p.Pipeline)),
-			fmt.Sprint(p.Granted), fmt.Sprint(p.Blocked), fmt.Sprintf("%.1f%%", 100*p.BlockedRate),
+			digits(p.Granted), digits(p.Blocked), fmt.Sprintf("%.1f%%", 100*p.BlockedRate),
 		}
 		for _, cause := range audit.Causes() {
-			row = append(row, fmt.Sprint(p.RootCauses[cause]))
+			row = append(row, digits(p.RootCauses[cause]))
 		}
-		rows = append(rows, append(row, fmt.Sprint(p.Decisions[audit.Rerun]), fmt.Sprint(p.Decisions[audit.Takeover])))
+		rows = append(rows, append(row, digits(p.Decisions[audit.Rerun]), digits(p.Decisions[audit.Takeover])))
 	}
 	return rows
 }
 
+func digits(n int64) string { return strconv.FormatInt(n, 10) }
+
 func overheadRows(tiers []audit.Overhead) [][]string {
 	rows := [][]string{{"ANSWERED BY", "CLAIMS", "MEAN", "P50", "P95", "P99"}}
 	for _, o := range tiers {
-		row := []string{o.Tier, fmt.Sprint(o.Claims)}
+		row := []string{o.Tier, digits(o.Claims)}
 		for _, seconds := range []float64{o.Mean, o.P50, o.P95, o.P99} {
 			row = append(row, brief(seconds))
 		}

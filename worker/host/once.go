@@ -51,7 +51,7 @@ func (w *Worker) openOnce() error {
 		claims: claims, audit: o.audit, host: w.ID(), rdb: rdb, log: w.log.Named("dedup"),
 		alive: liveness.New(w.deps.temporal.Client, w.deps.temporal.Namespace).Ask, swept: w.metrics.Swept,
 	}
-	w.onStop(w.tendOnce()) //nolint:contextcheck // it goes on until Stop
+	w.onStop(w.tendOnce())
 	return nil
 }
 

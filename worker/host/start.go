@@ -49,7 +49,7 @@ func (w *Worker) Start(ctx context.Context) error {
 	if err := w.openProcesses(ctx); err != nil {
 		return err
 	}
-	if err := w.openOnce(); err != nil {
+	if err := w.openOnce(); err != nil { //nolint:contextcheck // what it starts goes on until Stop
 		return err
 	}
 	w.deps.claims = w.newClaims()
