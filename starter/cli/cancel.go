@@ -49,7 +49,10 @@ func cancelCommand(a *app) *cobra.Command {
 	flags.BoolVar(&f.wait, "wait", false, "return when the end is confirmed")
 	f.output = outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, argv []string) error {
-		if f.now && f.node != "" {
+		switch asked := flags.Changed("node"); {
+		case asked && f.node == "": // as from a variable that is not set
+			return usage("--node is empty: name a stage or step, or leave out --node to cancel the whole run")
+		case asked && f.now:
 			return usage("--now is for whole runs: leave out --node")
 		}
 		return a.onRun(cmd.Context(), argv[0], func(ctx context.Context, t *target) error {

@@ -125,6 +125,21 @@ func TestCancel(t *testing.T) {
 	require.Equal(t, cli.ExitOK, b.exec(t, "cancel", runName).code, "it is cancelled already")
 }
 
+// TestCancelOfAnEmptyNode cancels nothing: the variable that was to name the
+// node was not set.
+func TestCancelOfAnEmptyNode(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.add(runName, run.Document{})
+	for _, more := range [][]string{nil, {"--now"}} {
+		r := b.exec(t, append([]string{"cancel", runName, "--node", ""}, more...)...)
+		require.Equal(t, cli.ExitUsage, r.code)
+		require.Contains(t, r.err, "--node is empty")
+	}
+	require.Empty(t, b.server.Asked().Cancels)
+	require.Empty(t, b.server.Asked().Signals)
+}
+
 func TestCancelOfARunThatEndedOtherwise(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
