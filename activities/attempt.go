@@ -113,14 +113,14 @@ func (a *attempt) run() (err error) {
 	return a.logged(func() error { return a.commands(env) })
 }
 
-// logged opens the attempt's log around f. A log that could not be kept whole is
-// a note, not a failure of the step.
+// logged opens the attempt's log around f. A log that could not be kept whole, or
+// at all, is a note and no failure of the step.
 func (a *attempt) logged(f func() error) error {
 	var err error
 	a.log, err = a.steps.Logs.Open(a.ctx, logs.Step{RunKey: a.key.runKey, Node: a.key.node, Attempt: a.number},
 		logs.Options{Limit: a.in.Step.OutputLimit})
 	if err != nil {
-		return a.stopped(&retryableError{fmt.Errorf("opening the log: %w", err)})
+		return a.stopped(&retryableError{err})
 	}
 	err = f()
 	if cause := a.causeOf(err); cause != nil {
@@ -131,7 +131,7 @@ func (a *attempt) logged(f func() error) error {
 	sum, closeErr := a.log.Close(closing)
 	switch {
 	case closeErr != nil:
-		a.note("the log is not complete, %d bytes were lost: %v", sum.Dropped, closeErr)
+		a.note("the log is not complete: %v", closeErr)
 	case sum.Dropped > 0:
 		a.note("%d bytes of output over the limit were not kept", sum.Dropped)
 	}

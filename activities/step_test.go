@@ -347,3 +347,23 @@ func TestReleaseLeavesNothing(t *testing.T) {
 	}
 	require.NoDirExists(t, h.dirs.Root)
 }
+
+// full is a store that takes nothing.
+type full struct{ store.Store }
+
+func (full) Append(context.Context, string, int64, []byte) error { return store.ErrFull }
+
+// TestStepRunsWithoutALog: what the store refuses costs a step its log, not its
+// turn, so that steps that clean up run on a full disk too.
+func TestStepRunsWithoutALog(t *testing.T) {
+	t.Parallel()
+	h := setup(t, nil)
+	h.steps.Logs = logs.New(full{h.steps.Store}, nil)
+	sign := filepath.Join(t.TempDir(), "sign")
+	res, err := h.run(t, h.input("touch "+sign+"; echo words"))
+	require.NoError(t, err)
+	require.FileExists(t, sign)
+	require.Equal(t, []string{
+		"the log is not complete: the log of build/s could not be opened, 6 bytes of output lost: the store is full",
+	}, res.Notes)
+}

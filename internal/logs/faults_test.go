@@ -108,13 +108,66 @@ func TestStoreThatComesBackIsUsedAgain(t *testing.T) {
 	}, replay(t, l, logs.Filter{}))
 }
 
-func TestOpenFailsWhereTheStoreDoes(t *testing.T) {
+// TestLogThatCannotBeOpened keeps no step from running: nothing of it is in the
+// log, and the end says so.
+func TestLogThatCannotBeOpened(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		text    string
+		dropped int64
+		want    string
+	}{
+		"a step that prints": {"lost\n", 5, "the log of a/b could not be opened, 5 bytes of output lost: the store is full"},
+		"a quiet step":       {"", 0, "the log of a/b could not be opened, 0 bytes of output lost: the store is full"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			st, l := newFaulty(t)
+			st.set(store.ErrFull, nil)
+			w := openLog(t, l, "a/b", 1, logs.Options{})
+			write(t, w.Stdout(), tc.text)
+			s, err := w.Close(t.Context())
+			require.ErrorIs(t, err, store.ErrFull)
+			require.EqualError(t, err, tc.want)
+			require.Equal(t, logs.Summary{Bytes: tc.dropped, Dropped: tc.dropped}, s)
+			require.Empty(t, replay(t, l, logs.Filter{}))
+		})
+	}
+}
+
+// TestLogIsOpenedLater begins the log as soon as there is room. A step that had
+// printed nothing until then has lost nothing.
+func TestLogIsOpenedLater(t *testing.T) {
 	t.Parallel()
 	st, l := newFaulty(t)
 	st.set(store.ErrFull, nil)
-	_, err := l.Open(t.Context(), logs.Step{RunKey: runKey, Node: "a/b", Attempt: 1}, logs.Options{})
-	require.ErrorIs(t, err, store.ErrFull)
-	require.ErrorContains(t, err, "a/b")
+	late, quiet := openLog(t, l, "a/late", 1, logs.Options{}), openLog(t, l, "a/quiet", 1, logs.Options{})
+	write(t, late.Stdout(), "lost!\n")
+	waitFor(t, "a flush that fails", func() bool { return st.appends.Load() == 3 })
+	st.set(nil, nil)
+	write(t, late.Stdout(), "after\n")
+	write(t, quiet.Stdout(), "all\n")
+	s, err := late.Close(t.Context())
+	require.EqualError(t, err, "log of a/late: 6 bytes of output lost: the store is full")
+	require.Equal(t, logs.Summary{Bytes: 12, Dropped: 6}, s)
+	require.Equal(t, logs.Summary{Bytes: 4}, closeLog(t, quiet))
+	require.Equal(t, map[string]string{
+		"a/late#1 system":  "6 bytes of output lost here: the store is full\n",
+		"a/late#1 stdout":  "after\n",
+		"a/quiet#1 stdout": "all\n",
+	}, replay(t, l, logs.Filter{}))
+}
+
+// TestOpenEndsWithItsContext is no open: whoever asked does not want the log any
+// more.
+func TestOpenEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	st, l := newFaulty(t)
+	st.set(nil, make(chan struct{}))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("cancelled"))
+	_, err := l.Open(ctx, logs.Step{RunKey: runKey, Node: "a/b", Attempt: 1}, logs.Options{})
+	require.EqualError(t, err, "opening the log of a/b: cancelled")
 }
 
 // A store that is slower than the step makes the step wait: nothing is lost and
@@ -168,6 +221,19 @@ func TestHangingStoreIsGivenUp(t *testing.T) {
 	require.Equal(t, logs.Summary{Bytes: 4_000_000, Dropped: 4_000_000}, s)
 	_, err = w.Stdout().Write([]byte("late"))
 	require.ErrorIs(t, err, logs.ErrClosed)
+}
+
+// TestHangingStoreIsNotWaitedForAtTheBegin lets the step begin.
+func TestHangingStoreIsNotWaitedForAtTheBegin(t *testing.T) {
+	t.Parallel()
+	st, l := newFaulty(t)
+	hang := make(chan struct{})
+	st.set(nil, hang)
+	w := openLog(t, l, "a/b", 1, logs.Options{Stall: 50 * time.Millisecond})
+	close(hang)
+	write(t, w.Stdout(), "kept\n")
+	require.Equal(t, logs.Summary{Bytes: 5}, closeLog(t, w))
+	require.Equal(t, map[string]string{"a/b#1 stdout": "kept\n"}, replay(t, l, logs.Filter{}))
 }
 
 // A log that somebody removes or writes to goes on in another part.

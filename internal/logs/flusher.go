@@ -41,6 +41,8 @@ type flusher struct {
 	lost, unsaid, underWay int64
 	// why is the first reason.
 	why error
+	// opened says that a part of the log was begun.
+	opened bool
 }
 
 func newFlusher(l *Logs, w *Writer) *flusher {
@@ -50,7 +52,8 @@ func newFlusher(l *Logs, w *Writer) *flusher {
 	}
 }
 
-// begin opens a part of the log that does not exist yet.
+// begin opens a part of the log that does not exist yet. Where the store refuses
+// it, the next append tries again.
 func (f *flusher) begin(ctx context.Context, at int64) error {
 	head := appendOpening(nil, f.w.seed, at)
 	for ; f.part.number <= maxParts; f.part.number++ {
@@ -59,6 +62,9 @@ func (f *flusher) begin(ctx context.Context, at int64) error {
 			f.off = int64(len(head))
 			f.live = newLive(f.logs, f.w.step.RunKey, f.part)
 			f.live.offer(ctx, 0, head)
+			f.mu.Lock()
+			f.opened = true
+			f.mu.Unlock()
 			return nil
 		}
 		if !errors.Is(err, store.ErrConflict) {
@@ -121,7 +127,7 @@ func (f *flusher) write(ctx context.Context, last bool) {
 	} else {
 		err = why
 	}
-	if last {
+	if last && f.live != nil {
 		f.live.end(ctx)
 	}
 
@@ -164,6 +170,11 @@ func (f *flusher) startOf(frames []byte) int64 {
 // append adds frames to the log. Where the log is not what it was, since
 // somebody removed it or writes to it, it goes on in another part.
 func (f *flusher) append(ctx context.Context, frames []byte) error {
+	if f.live == nil {
+		if err := f.begin(ctx, f.startOf(frames)); err != nil {
+			return err
+		}
+	}
 	err := f.logs.store.Append(ctx, f.part.key(f.w.step.RunKey), f.off, frames)
 	if errors.Is(err, store.ErrConflict) {
 		f.part.number++
@@ -209,8 +220,12 @@ func (f *flusher) wait(ctx context.Context) (lost int64, err error) {
 		defer f.mu.Unlock()
 		lost, err = f.lost+f.underWay+pending, fmt.Errorf("the store did not answer in time: %w", context.Cause(ctx))
 	}
-	if err != nil {
-		err = fmt.Errorf("log of %s: %s of output lost: %w", f.w.step.Node, byteCount(lost), err)
+	switch node := f.w.step.Node; {
+	case err == nil:
+	case !f.opened:
+		err = fmt.Errorf("the log of %s could not be opened, %s of output lost: %w", node, byteCount(lost), err)
+	default:
+		err = fmt.Errorf("log of %s: %s of output lost: %w", node, byteCount(lost), err)
 	}
 	return lost, err
 }

@@ -79,6 +79,10 @@ type Writer struct {
 // Open begins the log of an attempt. The writer goes on after ctx is done, until
 // Close, since what a step prints while it is being cancelled counts most. An
 // attempt that has a log already gets another part, which is read after it.
+//
+// A store that refuses the log, or does not answer within Stall, is no error: no
+// step is kept from running by its log. The writer tries again with each flush,
+// and counts as lost what the store has not taken.
 func (l *Logs) Open(ctx context.Context, step Step, o Options) (*Writer, error) {
 	if err := step.check(); err != nil {
 		return nil, err
@@ -95,7 +99,9 @@ func (l *Logs) Open(ctx context.Context, step Step, o Options) (*Writer, error) 
 		w.stall = StallDefault
 	}
 	w.flush = newFlusher(l, w)
-	if err := w.flush.begin(ctx, w.lastAt); err != nil {
+	opening, cancel := context.WithTimeoutCause(ctx, w.stall, fmt.Errorf("the store did not answer for %s", w.stall))
+	defer cancel()
+	if err := w.flush.begin(opening, w.lastAt); err != nil && ctx.Err() != nil {
 		return nil, fmt.Errorf("opening the log of %s: %w", step.Node, err)
 	}
 	w.flush.start(ctx)
