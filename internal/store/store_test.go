@@ -52,7 +52,10 @@ func everyStore(t *testing.T, test func(t *testing.T, st store.Store)) {
 		"directory":      func(t testing.TB) store.Store { t.Helper(); return open(t, "file://"+t.TempDir(), nil) },
 		"embedded Redis": func(t testing.TB) store.Store { t.Helper(); return open(t, "redis", embedded(t)) },
 		"real Redis":     func(t testing.TB) store.Store { t.Helper(); return open(t, "redis", redistest.Start(t).Client(t)) },
-		"Redis Cluster":  func(t testing.TB) store.Store { t.Helper(); return open(t, "redis", redistest.StartCluster(t).Client(t)) },
+		"Redis Cluster": func(t testing.TB) store.Store {
+			t.Helper()
+			return open(t, "redis", redistest.StartCluster(t).Client(t))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
