@@ -45,6 +45,9 @@ func TestOneRunsAndOthersDoNot(t *testing.T) {
 		looked, err := b.Lookup(t.Context(), pipelineKey)
 		require.NoError(t, err)
 		require.Equal(t, next.Record, *looked, "nothing of the former run is left")
+		for _, key := range b.rdb.Keys(t.Context(), "belay:claim:{*}").Val() {
+			require.Negative(t, b.rdb.TTL(t.Context(), key).Val(), "one that runs does not expire")
+		}
 	})
 }
 
