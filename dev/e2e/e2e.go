@@ -31,6 +31,9 @@ type Options struct {
 	// Data keeps the state, so that another environment can go on with it.
 	Data string
 
+	// RedisURL names a Redis that runs already, and that a test may stop.
+	RedisURL string
+
 	// NoWorker leaves out the worker in this process.
 	NoWorker bool
 
@@ -72,7 +75,7 @@ func start(ctx context.Context, opts Options) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	booted, err := stack.Start(ctx, stack.Options{Headless: true, Data: opts.Data, Worker: settings})
+	booted, err := stack.Start(ctx, stack.Options{Headless: true, Data: opts.Data, RedisURL: opts.RedisURL, Worker: settings})
 	if err != nil {
 		return nil, err
 	}
