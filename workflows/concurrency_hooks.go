@@ -46,12 +46,12 @@ func (s *stage) takeSlot(ctx workflow.Context) bool {
 	if s.spec.Concurrency == nil {
 		return true
 	}
-	err := s.evaluateEnv()
-	if err == nil {
-		s.slot, err = newSlot(s.spec.Concurrency, s.scope(), s.in.Tenant, s.in.Project, activities.SlotRequest{
-			Owner: s.owner, Linger: linger(s.spec.Steps, s.spec.Finally),
-		})
-	}
+	scope := s.scope()
+	scope["env"] = texts(s.in.Env) // as with the stage's own env, that of the pipeline
+	var err error
+	s.slot, err = newSlot(s.spec.Concurrency, scope, s.in.Tenant, s.in.Project, activities.SlotRequest{
+		Owner: s.owner, Linger: linger(s.spec.Steps, s.spec.Finally),
+	})
 	if err != nil {
 		s.halt.stop(run.Failed, &run.Cause{Trigger: run.TriggerInvalid, Source: s.doc.Node, Message: err.Error()})
 		s.keptOut = true

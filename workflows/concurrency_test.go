@@ -164,11 +164,13 @@ func TestConcurrencyOfAStage(t *testing.T) {
 
 	t.Run("HoldsItsSlotFromBeforeItsHostToAfterItsWorkspace", func(t *testing.T) {
 		t.Parallel()
-		b := setup(t, plan(
+		p := plan(
 			stage("s", []spec.Step{step("a")}, inGroup("cluster-${{ env.ZONE }}"), func(s *spec.Stage) {
-				s.Env, s.Finally = map[string]string{"ZONE": "z1"}, []spec.Step{step("tidy")}
+				s.Finally = []spec.Step{step("tidy")}
 			}),
-		))
+		)
+		p.Env = map[string]string{"ZONE": "z1"}
+		b := setup(t, p)
 		slots(b, time.Second, granted)
 		require.Equal(t, run.Succeeded, b.run(t).Status)
 		require.Equal(t, []string{

@@ -36,15 +36,14 @@ func (p *pipeline) describe(ctx workflow.Context) {
 // describer collects the lines and counts of a description.
 type describer struct {
 	lines  []string
-	counts [9]int // by place in run.Statuses
+	counts map[run.Status]int
 }
 
 func (d *describer) add(name string, status run.Status, cause *run.Cause) {
-	for i, s := range run.Statuses() {
-		if s == status {
-			d.counts[i]++
-		}
+	if d.counts == nil {
+		d.counts = map[run.Status]int{}
 	}
+	d.counts[status]++
 	if (status == run.Running || status == run.Cancelling || status.Bad()) && len(d.lines) < maxDescribed {
 		line := fmt.Sprintf("- `%s` **%s**", name, status)
 		if cause != nil {
@@ -73,9 +72,9 @@ func (d *describer) markdown(status run.Status, cause *run.Cause, waiting *run.W
 // counted says how many nodes are in which state.
 func (d *describer) counted() string {
 	var b strings.Builder
-	for i, s := range run.Statuses() {
-		if d.counts[i] > 0 {
-			fmt.Fprintf(&b, "%d %s  ", d.counts[i], s)
+	for _, s := range run.Statuses() {
+		if d.counts[s] > 0 {
+			fmt.Fprintf(&b, "%d %s  ", d.counts[s], s)
 		}
 	}
 	return b.String()

@@ -12,10 +12,6 @@ import (
 )
 
 const (
-	// TaskTimeout is the workflow task timeout of every workflow: how long a
-	// task that a killed worker held stays lost. Temporal's default is 10 s.
-	TaskTimeout = 2 * time.Second
-
 	// maxInFlight bounds the activities of one stage that are pending at once.
 	// Past 2,000 pending Temporal blocks a workflow for ever.
 	maxInFlight = 100
@@ -44,6 +40,19 @@ const (
 	// the cause that the parent passes on.
 	causePatience = 10 * time.Second
 )
+
+// TaskTimeout is the workflow task timeout of a workflow with so many stages or
+// steps: how long a task that a killed worker held stays lost. Temporal's
+// default, 10 s, is left to large ones: a worker that takes one over first
+// replays its history, and too short a time would throw that away again and
+// again.
+func TaskTimeout(nodes int) time.Duration {
+	const large = 100
+	if nodes >= large {
+		return 10 * time.Second
+	}
+	return 2 * time.Second
+}
 
 // controlOptions are for short activities beside the workflows: planning,
 // reading a cause.
@@ -172,7 +181,7 @@ func releaseOptions(queue string, within time.Duration) workflow.ActivityOptions
 func stageOptions(in *StageInput, node, summary string) workflow.ChildWorkflowOptions {
 	return workflow.ChildWorkflowOptions{
 		WorkflowID:            run.ChildID(in.ID, in.RunKey, node),
-		WorkflowTaskTimeout:   TaskTimeout,
+		WorkflowTaskTimeout:   TaskTimeout(in.Stage.Size()),
 		WaitForCancellation:   true,
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,

@@ -29,10 +29,11 @@ type pipeline struct {
 	failed failure
 	// blocked is the failure after which stages that read no status are
 	// skipped.
-	blocked  *run.Cause
-	children workflow.Semaphore
-	slot     *slot  // in the pipeline's concurrency group
-	claim    *claim // of the pipeline's key
+	blocked *run.Cause
+	// open is how many stages run.
+	open  int
+	slot  *slot  // in the pipeline's concurrency group
+	claim *claim // of the pipeline's key
 	// outputBytes is the size of all outputs so far.
 	outputBytes int
 	now         bool // leave out finally
@@ -65,7 +66,6 @@ func newPipeline(ctx workflow.Context, in PipelineInput) (*pipeline, error) {
 	now := workflow.Now(ctx)
 	p := &pipeline{
 		in: in, byName: map[string]*node{},
-		children: workflow.NewSemaphore(ctx, maxChildren),
 		doc: run.Document{
 			ID: info.WorkflowExecution.ID, RunID: info.WorkflowExecution.RunID,
 			RunKey: cmp.Or(info.FirstRunID, info.WorkflowExecution.RunID),
@@ -136,15 +136,7 @@ func (p *pipeline) body(ctx workflow.Context) {
 	p.takeClaim(work)
 	p.takeSlot(work)
 	p.startClock(work)
-	wg := workflow.NewWaitGroup(ctx)
-	for _, n := range p.nodes {
-		wg.Add(1)
-		workflow.Go(work, func(ctx workflow.Context) {
-			defer wg.Done()
-			p.runNode(ctx, n)
-		})
-	}
-	wg.Wait(ctx)
+	p.runStages(work)
 	awaitHalt(ctx, &p.halt)
 	p.bodyOver = true
 }
@@ -154,8 +146,8 @@ func (p *pipeline) startClock(ctx workflow.Context) {
 	if p.plan.Timeout == 0 {
 		return
 	}
+	timer := workflow.NewTimerWithOptions(ctx, p.plan.Timeout, workflow.TimerOptions{Summary: "timeout of the pipeline"})
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		timer := workflow.NewTimerWithOptions(ctx, p.plan.Timeout, workflow.TimerOptions{Summary: "timeout of the pipeline"})
 		if timer.Get(ctx, nil) == nil {
 			p.stop(ctx, run.TimedOut, &run.Cause{
 				Trigger: run.TriggerPipelineTimeout,

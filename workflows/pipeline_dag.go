@@ -10,9 +10,6 @@ import (
 	"belay.run/internal/spec"
 )
 
-// maxChildren bounds the stages of one run that are open at once.
-const maxChildren = 500
-
 // node is a stage of the run with its legs; one without a matrix has one leg.
 type node struct {
 	spec   *spec.Stage
@@ -23,6 +20,11 @@ type node struct {
 	after map[string]bool
 	// stopped: told to stop from above, so that its end counts for nothing.
 	stopped bool
+	// open is how many legs run, limit how many may; first is the failure that
+	// came first.
+	open, limit int
+	first       failure
+	failFast    bool
 }
 
 // leg is one child workflow of a node.
@@ -31,7 +33,9 @@ type leg struct {
 	steps  []run.Step
 	future workflow.ChildWorkflowFuture // nil unless it runs
 	cancel workflow.CancelFunc
-	vars   run.Leg
+	// known: the ids of its workflow are in the document.
+	known bool
+	vars  run.Leg
 	// stopped: by fail_fast of the matrix.
 	stopped bool
 }
@@ -52,8 +56,8 @@ func (p *pipeline) layOut() {
 func newNode(st *spec.Stage) *node {
 	n := &node{spec: st, status: run.Pending}
 	combos := []run.Leg{nil}
-	if st.Matrix != nil {
-		combos = st.Matrix.Legs
+	if m := st.Matrix; m != nil {
+		combos, n.limit, n.failFast = m.Legs, m.MaxParallel, m.FailFast
 	}
 	for _, vars := range combos {
 		n.legs = append(n.legs, &leg{vars: vars, doc: &run.Stage{
@@ -75,25 +79,7 @@ func (p *pipeline) collect(st *spec.Stage, into map[string]bool) {
 
 func (n *node) readsStatus() bool { return n.spec.When != nil && n.spec.When.ReadsStatus }
 
-// runNode waits until a stage may run, runs it, and lets its end count.
-func (p *pipeline) runNode(ctx workflow.Context, n *node) {
-	err := workflow.Await(ctx, func() bool {
-		return p.halt.on() || (p.blocked != nil && !n.readsStatus()) || p.needsSettled(n)
-	})
-	switch {
-	case err != nil || p.halt.on():
-		n.skip(because(p.halt.cause))
-	case p.blocked != nil && !n.readsStatus():
-		n.skip(because(p.blocked))
-	case !n.readsStatus() && p.unmet(n) != nil:
-		n.skip(because(p.unmet(n)))
-	default:
-		p.gate(ctx, n)
-	}
-	p.describe(ctx)
-}
-
-// gate runs a stage unless its own when says no.
+// gate lets a stage run unless its own when says no.
 func (p *pipeline) gate(ctx workflow.Context, n *node) {
 	if n.spec.When != nil {
 		ok, err := expr.Bool(n.spec.When.Expr, p.scope(n))
@@ -106,7 +92,7 @@ func (p *pipeline) gate(ctx workflow.Context, n *node) {
 			return
 		}
 	}
-	p.runLegs(ctx, n)
+	n.status = run.Running
 }
 
 // spoil fails a stage that cannot even begin.
@@ -114,7 +100,8 @@ func (p *pipeline) spoil(ctx workflow.Context, n *node, cause *run.Cause) {
 	for _, l := range n.legs {
 		l.doc.Status, l.doc.Cause = run.Failed, cause
 	}
-	p.settle(ctx, n, failure{status: run.Failed, cause: cause})
+	n.first.note(run.Failed, cause)
+	p.settle(ctx, n)
 }
 
 func (p *pipeline) needsSettled(n *node) bool {
@@ -158,59 +145,6 @@ func (n *node) skip(cause *run.Cause) {
 	}
 }
 
-// runLegs runs the legs of a stage, as many at once as it allows.
-func (p *pipeline) runLegs(ctx workflow.Context, n *node) {
-	n.status = run.Running
-	limit := len(n.legs)
-	failFast := false
-	if m := n.spec.Matrix; m != nil {
-		failFast = m.FailFast
-		if m.MaxParallel > 0 {
-			limit = min(limit, m.MaxParallel)
-		}
-	}
-	slots := workflow.NewSemaphore(ctx, int64(limit))
-	wg := workflow.NewWaitGroup(ctx)
-	var first failure
-	for _, l := range n.legs {
-		wg.Add(1)
-		workflow.Go(ctx, func(ctx workflow.Context) {
-			defer wg.Done()
-			p.runLeg(ctx, n, l, slots)
-			if !l.doc.Status.Bad() || l.stopped || n.stopped || p.halt.on() {
-				return
-			}
-			first.note(l.doc.Status, l.doc.Cause)
-			if failFast {
-				n.stopLegs(ctx, l.doc.Cause)
-			}
-		})
-	}
-	wg.Wait(ctx)
-	p.settle(ctx, n, first)
-}
-
-// runLeg runs one leg as a child workflow, unless it was stopped in the meantime.
-func (p *pipeline) runLeg(ctx workflow.Context, n *node, l *leg, slots workflow.Semaphore) {
-	if err := slots.Acquire(ctx, 1); err == nil {
-		defer slots.Release(1)
-	}
-	if err := p.children.Acquire(ctx, 1); err == nil {
-		defer p.children.Release(1)
-	}
-	if l.halted(ctx, n) {
-		l.doc.Status, l.doc.Cause = run.Skipped, because(p.whyStopped(n))
-		return
-	}
-	in := p.stageInput(n, p.scope(n))
-	in.Leg = l.vars
-	p.child(ctx, l, in)
-}
-
-func (l *leg) halted(ctx workflow.Context, n *node) bool {
-	return ctx.Err() != nil || l.stopped || n.stopped
-}
-
 // whyStopped is the cause for which legs of n that have not started do not.
 func (p *pipeline) whyStopped(n *node) *run.Cause {
 	if p.halt.on() {
@@ -220,34 +154,6 @@ func (p *pipeline) whyStopped(n *node) *run.Cause {
 		return n.cause
 	}
 	return p.blocked
-}
-
-// child starts a leg's workflow and waits for its end.
-func (p *pipeline) child(ctx workflow.Context, l *leg, in StageInput) {
-	childCtx, cancel := workflow.WithCancel(ctx)
-	defer cancel()
-	summary := p.doc.Pipeline + " / " + l.doc.Node
-	opts := stageOptions(&in, l.doc.Node, summary)
-	l.cancel = cancel
-	now := workflow.Now(ctx)
-	l.doc.Status, l.doc.StartedAt = run.Running, &now
-	l.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(childCtx, opts), StageWorkflow, in)
-	p.describe(ctx)
-	var started workflow.Execution
-	var res run.Stage
-	err := l.future.GetChildWorkflowExecution().Get(ctx, &started)
-	l.doc.WorkflowID, l.doc.RunID = started.ID, started.RunID
-	if err == nil {
-		err = l.future.Get(ctx, &res)
-	}
-	l.future = nil
-	l.steps = readStage(l.doc, &res, err)
-	p.limitOutputs(l)
-	end := workflow.Now(ctx)
-	l.doc.EndedAt = &end
-	if l.doc.Status == run.Cancelled && l.doc.Cause == nil {
-		l.doc.Cause = p.halt.cause
-	}
 }
 
 // limitOutputs fails a stage with which the outputs of the run become more than
@@ -289,8 +195,8 @@ func (p *pipeline) stageInput(n *node, scope expr.Scope) StageInput {
 
 // settle gives a stage its state from its legs, and lets a failure count in the
 // run as the stage's on_failure says.
-func (p *pipeline) settle(ctx workflow.Context, n *node, first failure) {
-	n.status, n.cause = n.joint(first)
+func (p *pipeline) settle(ctx workflow.Context, n *node) {
+	n.status, n.cause = n.joint()
 	if !n.status.Bad() || n.stopped || p.halt.on() {
 		return
 	}
@@ -310,9 +216,9 @@ func (p *pipeline) settle(ctx workflow.Context, n *node, first failure) {
 
 // joint is the state of a stage from those of its legs: the first failure in
 // time, else a cancel from above, else success, skipped if all were.
-func (n *node) joint(first failure) (run.Status, *run.Cause) {
-	if first.status != "" {
-		return first.status, first.cause
+func (n *node) joint() (run.Status, *run.Cause) {
+	if n.first.status != "" {
+		return n.first.status, n.first.cause
 	}
 	skipped := 0
 	var why *run.Cause

@@ -25,13 +25,11 @@ func (p *pipeline) runFinally(ctx workflow.Context) {
 	for _, m := range p.nodes {
 		n.after[m.spec.Name] = true
 	}
-	l := n.legs[0]
-	l.doc.Finally = true
+	n.legs[0].doc.Finally = true
 	p.last = n
 	in := p.stageInput(n, p.scope(n))
 	in.Finally = true
-	p.child(d, l, in)
-	n.status, n.cause = l.doc.Status, l.doc.Cause
+	p.runAlone(d, n, in)
 	if n.status.Bad() && !n.stopped {
 		p.failed.note(n.status, n.cause)
 	}

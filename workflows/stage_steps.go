@@ -80,6 +80,8 @@ func (s *stage) group(ctx workflow.Context, g *spec.Step, every bool) {
 	defer cancel()
 	var first failure
 	wg := workflow.NewWaitGroup(ctx)
+	// No more coroutines than can have an activity: every event wakes them all.
+	lanes := workflow.NewSemaphore(ctx, maxInFlight)
 	for i := range g.Parallel {
 		m := &g.Parallel[i]
 		if !s.gate(m, every) {
@@ -89,8 +91,12 @@ func (s *stage) group(ctx workflow.Context, g *spec.Step, every bool) {
 			continue
 		}
 		wg.Add(1)
+		held := lanes.Acquire(gctx, 1) == nil // else the group was stopped, as the step will notice
 		workflow.Go(gctx, func(ctx workflow.Context) {
 			defer wg.Done()
+			if held {
+				defer lanes.Release(1)
+			}
 			out := s.runStep(ctx, m)
 			if !out.bad() || s.halt.on() || ignored(s.step(m.Name), m, out) {
 				return

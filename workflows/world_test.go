@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"belay.run/activities"
+	"belay.run/internal/dedup"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 	"belay.run/workflows"
@@ -28,6 +29,9 @@ type world struct {
 	// alive answers HostAlive; bindErr fails Bind.
 	alive func() bool
 	cause activities.CancelCause
+
+	// claims are what claims come to, one after the other; then they are granted.
+	claims []activities.ClaimResult
 
 	mu    sync.Mutex
 	did   []string
@@ -54,6 +58,39 @@ func (w *world) Plan(context.Context, activities.PlanInput) (*spec.Plan, error) 
 func (w *world) CancelCause(context.Context, activities.CauseInput) (*activities.CancelCause, error) {
 	w.note("cause")
 	return &w.cause, nil
+}
+
+func (w *world) ClaimRun(_ context.Context, in activities.ClaimRunInput) (*activities.ClaimResult, error) {
+	what := "claim " + in.Key.Name
+	if in.Again {
+		what += " again"
+	}
+	w.note(what)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.claims) > 0 {
+		next := w.claims[0]
+		w.claims = w.claims[1:]
+		return &next, nil
+	}
+	return &activities.ClaimResult{Decision: dedup.Granted, Record: dedup.Record{Key: in.Key, Owner: in.Owner, Token: 1}}, nil
+}
+
+func (w *world) AwaitRun(context.Context, dedup.Owner) (*activities.RunEnd, error) {
+	return nil, errors.New("nobody is to be waited for")
+}
+
+func (w *world) Supersede(context.Context, activities.SupersedeInput) (*activities.Superseded, error) {
+	return nil, errors.New("nobody is to make way")
+}
+
+func (w *world) SettleRun(_ context.Context, in activities.SettleInput) (*activities.Settled, error) {
+	w.note("settle " + in.Key.Name + " " + string(in.Result.Status))
+	return &activities.Settled{}, nil
+}
+
+func (w *world) SettleStep(ctx context.Context, in activities.SettleInput) (*activities.Settled, error) {
+	return w.SettleRun(ctx, in)
 }
 
 func (w *world) HostAlive(context.Context, string) (bool, error) {

@@ -91,7 +91,7 @@ func runPipeline(c client.Client, file string) func(context.Context) (float64, e
 		started, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 			ID:                  run.ID(run.DefaultTenant, run.DefaultProject, "bench", uuid.NewString()),
 			TaskQueue:           run.QueueWorkflows,
-			WorkflowTaskTimeout: workflows.TaskTimeout,
+			WorkflowTaskTimeout: workflows.TaskTimeout(0),
 		}, workflows.PipelineWorkflow, workflows.PipelineInput{File: file})
 		if err != nil {
 			return 0, fmt.Errorf("starting the pipeline: %w", err)

@@ -48,7 +48,7 @@ func (e *Env) Run(t *testing.T, file string, with ...func(*workflows.PipelineInp
 	started, err := e.Temporal.Client().ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
 		ID:                  run.ID(in.Tenant, in.Project, "e2e", in.RequestID),
 		TaskQueue:           run.QueueWorkflows,
-		WorkflowTaskTimeout: workflows.TaskTimeout,
+		WorkflowTaskTimeout: workflows.TaskTimeout(0),
 	}, workflows.PipelineWorkflow, in)
 	require.NoError(t, err, "starting the run")
 	return e.Follow(t, runs.Ref{ID: started.GetID(), RunID: started.GetRunID()})

@@ -31,6 +31,19 @@ type Plan struct {
 	ReleaseTimeout time.Duration `json:"release_timeout"`
 }
 
+// Legs is how many stages a run of the plan has, each leg of a matrix counted.
+func (p *Plan) Legs() int {
+	n := 0
+	for i := range p.Stages {
+		if m := p.Stages[i].Matrix; m != nil {
+			n += len(m.Legs)
+			continue
+		}
+		n++
+	}
+	return n
+}
+
 // Source is what is laid into each stage's workspace before its first step:
 // either a folder, or a git repository at a ref. Path is as written in the file;
 // who starts the run packs it and hands the worker a reference.
@@ -70,6 +83,15 @@ const (
 	LostFail  = "fail"
 	LostRerun = "rerun"
 )
+
+// Size is how many steps the stage has, those of groups counted one by one.
+func (s *Stage) Size() int {
+	n := len(s.Finally)
+	for i := range s.Steps {
+		n += max(len(s.Steps[i].Parallel), 1)
+	}
+	return n
+}
 
 // Condition is a `when`. One that reads a status replaces the rule that
 // everything before must have gone well.

@@ -135,7 +135,7 @@ func (a *app) prepare(path string, f *runFlags, named bool) (*request, *spec.Pla
 		return nil, nil, invalidFile(err)
 	}
 	req := &request{
-		pipeline: plan.Name, inputs: plan.Inputs, named: named,
+		pipeline: plan.Name, inputs: plan.Inputs, legs: plan.Legs(), named: named,
 		input: workflows.PipelineInput{
 			File: string(text), Path: path, Inputs: inputs, Tenant: f.tenant, Project: f.project,
 			Sender: f.sender, RequestID: f.requestID, RequestedAt: time.Now().UTC(),

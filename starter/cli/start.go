@@ -4,7 +4,6 @@ import (
 	"context"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -18,9 +17,6 @@ import (
 )
 
 const (
-	// taskTimeout is how long Temporal waits for a workflow task that a worker
-	// took and did not finish, as one that was killed. Its default is 10 s.
-	taskTimeout = 2 * time.Second
 	// maxSummary is what Temporal keeps of a summary, in bytes.
 	maxSummary = 390
 	// maxRequestID bounds --request-id, so that the workflow id stays under
@@ -36,6 +32,8 @@ type request struct {
 	input    workflows.PipelineInput
 	pipeline string
 	inputs   map[string]any
+	// legs is how many stages the run has, each leg of a matrix counted.
+	legs int
 	// named says that the request id was given, so that it may have been seen
 	// before.
 	named bool
@@ -88,7 +86,7 @@ func (r *request) options(id string, reuse enumspb.WorkflowIdReusePolicy) client
 	return client.StartWorkflowOptions{
 		ID:                       id,
 		TaskQueue:                run.QueueWorkflows,
-		WorkflowTaskTimeout:      taskTimeout,
+		WorkflowTaskTimeout:      workflows.TaskTimeout(r.legs),
 		WorkflowIDReusePolicy:    reuse,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		// Else the old run's handle comes back as if it were a new one.
