@@ -131,7 +131,7 @@ func (c *contest) start(in contention) client.WorkflowRun {
 		in.OnFull = spec.OnFullQueue
 	}
 	started, err := c.env.Temporal.Client().ExecuteWorkflow(c.t.Context(), client.StartWorkflowOptions{
-		ID: fmt.Sprintf("contender/%s/%d", c.queue, in.Number), TaskQueue: c.queue, WorkflowTaskTimeout: workflows.TaskTimeout,
+		ID: fmt.Sprintf("contender/%s/%d", c.queue, in.Number), TaskQueue: c.queue, WorkflowTaskTimeout: workflows.TaskTimeout(0),
 	}, "contend", in)
 	require.NoError(c.t, err)
 	c.t.Cleanup(func() {
