@@ -193,6 +193,41 @@ finally: [{name: f, run: "echo never"}]
 	}
 }
 
+// TestStoppedWhileBooting ends dev while it waits for a redis-server that does
+// not answer, and which is a script besides. Nothing is left then.
+func TestStoppedWhileBooting(t *testing.T) {
+	t.Parallel()
+	need.Linux(t)
+	for name, tc := range map[string]struct {
+		args []string
+		code int
+	}{
+		"dev":     {[]string{"--headless", "--port", "0", "--redis-port", "0", "--http-port", "0"}, cli.ExitOK},
+		"dev run": {[]string{"--headless", "run", file(t, hello)}, cli.ExitCancelled},
+	} {
+		for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+			t.Run(name+" "+sig.String(), func(t *testing.T) {
+				t.Parallel()
+				bin, temp := t.TempDir(), t.TempDir()
+				began := filepath.Join(bin, "began")
+				script := "#!/bin/sh\ntouch " + began + "\nsleep 1000\nexit 1\n"
+				require.NoError(t, os.WriteFile(filepath.Join(bin, "redis-server"), []byte(script), 0o700)) //nolint:gosec // it is to be run
+				p := start(t, "dev", []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "TMPDIR=" + temp}, tc.args...)
+				require.Eventually(t, func() bool {
+					_, err := os.Stat(began)
+					return err == nil
+				}, patience, 10*time.Millisecond, "it does not start Redis")
+				require.NoError(t, p.cmd.Process.Signal(sig))
+				require.Equal(t, tc.code, p.wait(t), p.all())
+				require.NotContains(t, p.all(), "killed")
+				left, err := os.ReadDir(temp)
+				require.NoError(t, err)
+				require.Empty(t, left)
+			})
+		}
+	}
+}
+
 // program is one of the programs under test, running.
 type program struct {
 	cmd      *exec.Cmd

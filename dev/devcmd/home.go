@@ -13,6 +13,7 @@ import (
 
 	"belay.run/dev/ports"
 	"belay.run/dev/stack"
+	"belay.run/dev/tempdir"
 	"belay.run/internal/config"
 	"belay.run/internal/telemetry"
 	"belay.run/internal/workspace"
@@ -23,8 +24,8 @@ type boot struct {
 	*stack.Stack
 
 	log  *logFile
-	http string // where the worker answers, where it does
-	tmp  string // removed at the end, where not empty
+	http string       // where the worker answers, where it does
+	tmp  *tempdir.Dir // removed at the end, where there is one
 }
 
 // start boots what the flags ask for. Ephemeral means that nothing of it is
@@ -100,12 +101,12 @@ func (b *boot) home(data string) (string, error) {
 			return path, nil
 		}
 	}
-	path, err := os.MkdirTemp("", "belay-dev-home-")
+	tmp, err := tempdir.New("home-")
 	if err != nil {
-		return "", fmt.Errorf("creating a directory for the worker's state: %w", err)
+		return "", err
 	}
-	b.tmp = path
-	return path, nil
+	b.tmp = tmp
+	return tmp.Path, nil
 }
 
 // usable reports whether a worker can have the state directory dir now.
@@ -128,8 +129,8 @@ func (b *boot) stop(ctx context.Context) error {
 	if b.log != nil {
 		errs = append(errs, b.log.Close())
 	}
-	if b.tmp != "" {
-		errs = append(errs, os.RemoveAll(b.tmp))
+	if b.tmp != nil {
+		errs = append(errs, b.tmp.Remove())
 	}
 	return errors.Join(errs...)
 }

@@ -18,15 +18,19 @@ import (
 const (
 	pollInterval = 5 * time.Millisecond
 	stopTimeout  = 10 * time.Second
+	killTimeout  = time.Second
 	tailSize     = 4 << 10
 )
 
-// process is a redis-server child.
+// process is a redis-server child, and what it starts in turn: the redis-server
+// on the path may be a script that runs the real one.
 type process struct {
 	cmd    *exec.Cmd
 	output tail
+	pipe   *os.File      // where the output comes from
 	exited chan struct{} // closed when it has ended
 	err    error         // how it ended; read after exited
+	quiet  chan struct{} // closed when nobody is left who could write output
 }
 
 // child starts redis-server and returns when it answers.
@@ -35,8 +39,10 @@ func child(ctx context.Context, program, addr, dir string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: exec.Command(program, args...), exited: make(chan struct{})} //nolint:noctx // ended by stop, with time to write its state
-	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	p := &process{
+		cmd:    exec.Command(program, args...), //nolint:noctx // ended by stop, with time to write its state
+		exited: make(chan struct{}), quiet: make(chan struct{}),
+	}
 	p.cmd.SysProcAttr = attributes()
 	if err := p.start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", program, err)
@@ -65,10 +71,30 @@ func arguments(addr, dir string) ([]string, error) {
 	return append(args, "--appendonly", "yes", "--appendfsync", "everysec", "--dir", dir), nil
 }
 
-// start starts the process from a thread that stays for as long as it lives:
-// the signal at the parent's death (see attributes) is really one at the death
-// of the thread that forked.
+// start starts the process. It is waited for apart from its output, which a
+// process that it leaves behind holds open.
 func (p *process) start() error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	p.cmd.Stdout, p.cmd.Stderr = w, w
+	err = errors.Join(p.fork(), w.Close())
+	if err != nil {
+		return errors.Join(err, r.Close())
+	}
+	p.pipe = r
+	go func() {
+		defer close(p.quiet)
+		_, _ = io.Copy(&p.output, r) // until nobody writes, or stop has given up
+	}()
+	return nil
+}
+
+// fork starts it from a thread that stays for as long as it lives: the signal at
+// the parent's death (see attributes) is really one at the death of the thread
+// that forked.
+func (p *process) fork() error {
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -128,27 +154,52 @@ func answers(ctx context.Context, addr string) error {
 	return nil
 }
 
-// stop ends the server, with time to write its state.
+// stop ends the server with all it started, with time to write its state.
 func (p *process) stop() error {
-	select {
-	case <-p.exited:
+	defer p.pipe.Close() //nolint:errcheck // only read from
+	if p.ended(0) {
 		return nil
-	default:
 	}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stopping redis-server: %w", err)
 	}
-	select {
-	case <-p.exited:
+	if p.ended(stopTimeout) {
 		return nil
-	case <-time.After(stopTimeout):
 	}
 	err := errors.New("redis-server did not stop within 10 seconds and was killed")
-	if kill := p.cmd.Process.Kill(); kill != nil && !errors.Is(kill, os.ErrProcessDone) {
+	if kill := p.signal(syscall.SIGKILL); kill != nil {
 		return errors.Join(err, kill)
 	}
-	<-p.exited
+	p.ended(killTimeout) // what is left then has gone where no signal of ours reaches it
 	return err
+}
+
+// signal signals the whole group of the process.
+func (p *process) signal(sig syscall.Signal) error {
+	if err := syscall.Kill(-p.cmd.Process.Pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
+}
+
+// ended waits, no longer than that, until the process and what it started are
+// gone.
+func (p *process) ended(within time.Duration) bool {
+	late := time.NewTimer(within)
+	defer late.Stop()
+	for _, c := range []chan struct{}{p.exited, p.quiet} {
+		select {
+		case <-c:
+			continue
+		default:
+		}
+		select {
+		case <-c:
+		case <-late.C:
+			return false
+		}
+	}
+	return true
 }
 
 // tail keeps the end of what a process writes.

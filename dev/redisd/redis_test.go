@@ -3,10 +3,12 @@ package redisd_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +82,49 @@ func TestChildDiesWithItsParent(t *testing.T) {
 	require.Error(t, parent.Wait())
 	require.Eventually(t, func() bool { return c.Ping(t.Context()).Err() != nil },
 		10*time.Second, 10*time.Millisecond, "redis-server outlives its parent")
+}
+
+// TestChildBehindAScript ends the redis-server that a script on the path runs,
+// which has written its state by then, and one that never answers.
+func TestChildBehindAScript(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "redis-server", remedy)
+	program, err := exec.LookPath("redis-server")
+	require.NoError(t, err)
+	t.Run("answers", func(t *testing.T) {
+		t.Parallel()
+		opts := redisd.Options{Dir: t.TempDir(), Program: script(t, program+` "$@"; exit $?`)}
+		first := start(t, opts)
+		c := dial(t, first.URL)
+		require.NoError(t, c.Set(t.Context(), "key", "value", 0).Err())
+		require.NoError(t, first.Stop())
+		require.Error(t, c.Ping(t.Context()).Err(), "it outlives its stop")
+		require.Equal(t, "value", dial(t, start(t, opts).URL).Get(t.Context(), "key").Val())
+	})
+	t.Run("does not answer", func(t *testing.T) {
+		t.Parallel()
+		began := filepath.Join(t.TempDir(), "began")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		go func() {
+			for ctx.Err() == nil {
+				if _, err := os.Stat(began); err == nil {
+					cancel(errors.New("asked to stop"))
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}()
+		_, err := redisd.Start(ctx, redisd.Options{Program: script(t, "touch "+began+"; sleep 1000; exit 1")})
+		require.ErrorContains(t, err, "asked to stop")
+		require.NotContains(t, err.Error(), "was killed")
+	})
+}
+
+// script is a program of one line of shell.
+func script(t *testing.T, line string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "redis-server")
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+line+"\n"), 0o700)) //nolint:gosec // it is to be run
+	return path
 }
 
 func TestEmbedded(t *testing.T) {

@@ -6,23 +6,25 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"belay.run/dev/tempdir"
 )
 
 // dir is where a stack keeps its state: the data directory, held by a lock, or
 // a temporary one that goes with the stack.
 type dir struct {
-	path      string
-	temporary bool
-	lock      *os.File
+	path string
+	temp *tempdir.Dir // nil where it is the data directory
+	lock *os.File
 }
 
 func openDir(data string) (*dir, error) {
 	if data == "" {
-		path, err := os.MkdirTemp("", "belay-dev-")
+		temp, err := tempdir.New("")
 		if err != nil {
-			return nil, fmt.Errorf("creating a directory for the state: %w", err)
+			return nil, err
 		}
-		return &dir{path: path, temporary: true}, nil
+		return &dir{path: temp.Path, temp: temp}, nil
 	}
 	path, err := filepath.Abs(data)
 	if err != nil {
@@ -47,15 +49,15 @@ func openDir(data string) (*dir, error) {
 // durable is the path of something inside that survives the stack; "" where nothing
 // does.
 func (d *dir) durable(name string) string {
-	if d.temporary {
+	if d.temp != nil {
 		return ""
 	}
 	return filepath.Join(d.path, name)
 }
 
 func (d *dir) close() error {
-	if d.temporary {
-		return os.RemoveAll(d.path)
+	if d.temp != nil {
+		return d.temp.Remove()
 	}
 	return d.lock.Close() // and with it goes the lock
 }
