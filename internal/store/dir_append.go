@@ -31,10 +31,14 @@ func (s *dirStore) appendAt(name string, off int64, p []byte) (err error) {
 	if info.Size() != off {
 		return fmt.Errorf("%w: %d bytes long instead of %d", ErrConflict, info.Size(), off)
 	}
-	if _, err := f.WriteAt(p, off); err != nil {
-		return errors.Join(err, f.Truncate(off))
+	_, err = f.WriteAt(p, off)
+	switch {
+	case err == nil:
+		return nil
+	case off == 0: // it was not there before
+		return errors.Join(err, s.root.Remove(name))
 	}
-	return nil
+	return errors.Join(err, f.Truncate(off))
 }
 
 func (s *dirStore) openAppend(name string, off int64) (f *os.File, err error) {

@@ -136,10 +136,44 @@ func TestFullDirectory(t *testing.T) {
 	info, err := st.Stat(t.Context(), "log")
 	require.NoError(t, err)
 	require.Equal(t, off, info.Size, "a part of the last append stays")
+	require.ErrorIs(t, st.Append(t.Context(), "other", 0, piece), store.ErrFull)
+	require.ElementsMatch(t, []string{"kept", "log"}, list(t, st, ""), "an object stays whose first append failed")
 	require.NoError(t, st.Delete(t.Context(), "kept"))
 	require.NoError(t, st.Delete(t.Context(), "log"))
 	put(t, st, "again", "there is room")
 	require.Equal(t, "there is room", get(t, st, "again"))
+}
+
+// TestOpenLate makes no directory by looking, finds it when somebody else makes
+// it, and makes it to write.
+func TestOpenLate(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "a", "store")
+	late := func() store.Store {
+		st, err := store.OpenLate(t.Context(), "file://"+dir, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, st.Close()) })
+		return st
+	}
+	st := late()
+	require.Empty(t, list(t, st, ""))
+	require.NoError(t, st.Delete(t.Context(), "k"))
+	_, err := st.Stat(t.Context(), "k")
+	require.ErrorIs(t, err, store.ErrNotFound)
+	_, err = st.Get(t.Context(), "k")
+	require.ErrorIs(t, err, store.ErrNotFound)
+	_, err = st.ReadAt(t.Context(), "k", make([]byte, 1), 0)
+	require.ErrorIs(t, err, store.ErrNotFound)
+	require.NoDirExists(t, filepath.Dir(dir))
+	require.Equal(t, dir, st.String())
+
+	writer := late()
+	put(t, writer, "k", "text")
+	require.Equal(t, "text", get(t, st, "k"))
+	require.Equal(t, []string{"k"}, list(t, st, ""))
+	require.NoError(t, st.Append(t.Context(), "log", 0, []byte("x")))
+	require.NoError(t, st.Delete(t.Context(), "k"))
+	require.Equal(t, []string{"log"}, list(t, late(), ""))
 }
 
 func TestReaderErrorsAreNotTheStores(t *testing.T) {

@@ -81,6 +81,16 @@ type Store interface {
 // where missing, or "redis", which uses rdb and does not close it. Rdb may be
 // nil for a directory.
 func Open(ctx context.Context, location string, rdb redis.UniversalClient) (Store, error) {
+	return open(ctx, location, rdb, openDir)
+}
+
+// OpenLate is Open for those who mostly read: a directory is made by the first
+// thing that is written to it. One that is missing is an empty store.
+func OpenLate(ctx context.Context, location string, rdb redis.UniversalClient) (Store, error) {
+	return open(ctx, location, rdb, openLate)
+}
+
+func open(ctx context.Context, location string, rdb redis.UniversalClient, dir func(context.Context, string) (Store, error)) (Store, error) {
 	if location == "redis" {
 		if rdb == nil {
 			return nil, errors.New(`store "redis": no Redis is configured: set REDIS_URL, or BELAY_STORE to file:///some/dir`)
@@ -91,7 +101,7 @@ func Open(ctx context.Context, location string, rdb redis.UniversalClient) (Stor
 	if err != nil || u.Scheme != "file" || u.Host != "" || !filepath.IsAbs(u.Path) || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf(`store %q: want "redis" or "file:///absolute/dir"`, location)
 	}
-	return openDir(ctx, filepath.Clean(u.Path))
+	return dir(ctx, filepath.Clean(u.Path))
 }
 
 // checkKey refuses keys that name nothing.
