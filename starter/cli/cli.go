@@ -9,7 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
+
+	"belay.run/internal/telemetry"
 )
 
 // Options are what the commands need of the world around them.
@@ -43,6 +46,9 @@ type app struct {
 // Main runs the command line with the process's own streams and returns the
 // exit code.
 func Main(ctx context.Context, args ...string) int {
+	// It is one for the whole process; by default it would write to the terminal
+	// what the commands say in their own words.
+	redis.SetLogger(telemetry.Redis(nil))
 	return Execute(ctx, Options{}, args)
 }
 

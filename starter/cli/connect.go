@@ -148,7 +148,7 @@ func (l *lazy) storeLocked(ctx context.Context) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := store.Open(ctx, l.settings.Store, rdb)
+	st, err := store.OpenLate(ctx, l.settings.Store, rdb) // who only looks makes no directory
 	if err != nil {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}

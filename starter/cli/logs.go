@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"belay.run/internal/logs"
+	"belay.run/internal/run"
 	"belay.run/starter/runs"
 )
 
@@ -36,7 +37,7 @@ func logsCommand(a *app) *cobra.Command {
 	flags.BoolVar(&f.timestamps, "timestamps", false, "begin each line with its time")
 	f.output = outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, argv []string) error {
-		if f.attempt < 0 {
+		if flags.Changed("attempt") && f.attempt < 1 {
 			return usage("--attempt %d: attempts count from 1", f.attempt)
 		}
 		node := ""
@@ -64,15 +65,60 @@ func (t *target) logs(ctx context.Context, node string, f *logsFlags) error {
 	}
 	out := t.logWriter(node, f)
 	filter := logs.Filter{Node: node, Attempt: f.attempt}
+	some := false
+	write := func(r logs.Record) error {
+		some = true
+		return out.Write(r)
+	}
 	if f.follow {
-		err = l.Follow(ctx, d.RunKey, filter, t.runs.Closed(ctx, t.ref), out.Write)
+		err = l.Follow(ctx, d.RunKey, filter, t.runs.Closed(ctx, t.ref), write)
 	} else {
-		err = l.Replay(ctx, d.RunKey, filter, out.Write)
+		err = l.Replay(ctx, d.RunKey, filter, write)
 	}
 	if err != nil {
 		return fmt.Errorf("reading the logs of %s: %w", t.ref.ID, err)
 	}
-	return out.Flush()
+	if err := out.Flush(); err != nil || some {
+		return err
+	}
+	return t.explainSilence(ctx, l, d.RunKey)
+}
+
+// explainSilence is the error where steps of a run have begun and the store has
+// no log of any: it is another store than that of the worker, or lacks what it
+// had.
+func (t *target) explainSilence(ctx context.Context, l *logs.Logs, runKey string) error {
+	sources, err := l.Sources(ctx, runKey, logs.Filter{})
+	if err != nil || len(sources) > 0 {
+		return err
+	}
+	snap, err := t.runs.Reader(t.ref).Read(ctx)
+	if err != nil || !anyBegun(snap.Document) {
+		return err
+	}
+	st, err := t.conn.Store(ctx)
+	if err != nil {
+		return err
+	}
+	return &ExitError{
+		Code: ExitFailed, Err: fmt.Errorf("the store %s has no logs of run %s", st, t.ref.ID),
+		Hint: "is BELAY_STORE the same as the worker's?",
+	}
+}
+
+// anyBegun reports whether a step of the run has begun a process: light steps
+// have no log.
+func anyBegun(d *run.Document) bool {
+	for i := range d.Stages {
+		for j := range d.Stages[i].Steps {
+			p := &d.Stages[i].Steps[j]
+			runs := d.Stages[i].Host != "" && p.Status == run.Running && p.Attempts > 0 && p.WaitingFor == nil
+			if runs || p.ExitCode != nil || p.MaxRSS > 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // checkNode refuses a node that the run does not have. The run is asked only

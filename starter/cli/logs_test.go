@@ -82,7 +82,11 @@ func TestLogsOfNoNode(t *testing.T) {
 	r = b.exec(t, "logs", runName, "nowhere")
 	require.Equal(t, cli.ExitUsage, r.code)
 	require.Contains(t, r.err, "there are: greet")
-	require.Equal(t, cli.ExitUsage, b.exec(t, "logs", runName, "--attempt", "-1").code)
+	for _, attempt := range []string{"-1", "0"} {
+		r = b.exec(t, "logs", runName, "--attempt", attempt)
+		require.Equal(t, cli.ExitUsage, r.code)
+		require.Contains(t, r.err, "attempts count from 1")
+	}
 }
 
 type jsonLine struct {
@@ -90,6 +94,44 @@ type jsonLine struct {
 	Attempt                  int
 	Bytes                    []byte
 	Partial                  bool
+}
+
+// TestLogsOfAnotherStore says that it is the wrong one, where steps have begun
+// and it has nothing of them; a run that has printed nothing is no error.
+func TestLogsOfAnotherStore(t *testing.T) {
+	t.Parallel()
+	code := 0
+	for name, tc := range map[string]struct {
+		step run.Step
+		logs bool
+		want int
+	}{
+		"ended":        {run.Step{Status: run.Succeeded, Attempts: 1, ExitCode: &code}, false, cli.ExitFailed},
+		"runs":         {run.Step{Status: run.Running, Attempts: 1}, false, cli.ExitFailed},
+		"waits":        {run.Step{Status: run.Running, Attempts: 1, WaitingFor: &run.WaitingFor{Kind: "process_slot"}}, false, cli.ExitOK},
+		"light":        {run.Step{Status: run.Succeeded, Attempts: 1}, false, cli.ExitOK},
+		"not begun":    {run.Step{Status: run.Pending}, false, cli.ExitOK},
+		"said nothing": {run.Step{Status: run.Succeeded, Attempts: 1, ExitCode: &code}, true, cli.ExitOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			tc.step.Name, tc.step.Node = "say", "greet/say"
+			b.add(runName, run.Document{Stages: []run.Stage{{
+				Name: "greet", Node: "greet", Status: run.Running, Host: "h", Steps: []run.Step{tc.step},
+			}}})
+			if tc.logs {
+				b.writeLog(t, "greet/say", 1, "")
+			}
+			r := b.exec(t, "logs", runName)
+			require.Equal(t, tc.want, r.code, r.err)
+			require.Empty(t, r.out)
+			if tc.want != cli.ExitOK {
+				require.Contains(t, r.err, "the store "+b.store.String()+" has no logs of run "+runName)
+				require.Contains(t, r.err, "BELAY_STORE")
+			}
+		})
+	}
 }
 
 func TestLogsAsJSON(t *testing.T) {
