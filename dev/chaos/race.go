@@ -36,7 +36,7 @@ func Race(ctx context.Context, opts Options, keys, goroutines int) (_ *RaceResul
 	}
 	answers := make([]answer, len(d.steady))
 	errs := make([]error, len(d.steady))
-	o := order{Race: &raceOrder{Name: d.name("race"), Keys: keys, Goroutines: goroutines}}
+	o := order{Race: &raceOrder{Name: rand.Text(), Keys: keys, Goroutines: goroutines}}
 	var all sync.WaitGroup
 	for i, w := range d.steady {
 		all.Go(func() { answers[i], errs[i] = w.ask(ctx, o) })
