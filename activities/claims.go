@@ -24,6 +24,7 @@ type Claimer interface {
 	Renew(ctx context.Context, r dedup.Record, lease time.Duration) error
 	Settle(ctx context.Context, s dedup.Settlement) error
 	Lookup(ctx context.Context, k dedup.Key) (*dedup.Record, error)
+	Last(ctx context.Context, k dedup.Key) (*dedup.Record, error)
 	Recovering(ctx context.Context) (since time.Time, ok bool, err error)
 	Now(ctx context.Context) (time.Time, error)
 }

@@ -70,6 +70,11 @@ func (c *Claims) restoreOpen(ctx context.Context, owner dedup.Owner) error {
 // restoreCompleted puts back the claim of the run that completed last, for what
 // is left of its window.
 func (c *Claims) restoreCompleted(ctx context.Context, in *ClaimRunInput) error {
+	// What Redis knows of the key came after the loss: a failure since then, or a
+	// release by an operator, stands.
+	if known, err := c.Claims.Last(ctx, in.Key); err != nil || known != nil {
+		return err
+	}
 	window := c.window(ctx, &in.Claiming)
 	now := time.Now() // a query of Temporal's, by its clock or nearly so
 	closed, err := c.list(ctx, keyQuery(&in.Claiming)+" AND ExecutionStatus = 'Completed' AND BelayStatus = "+

@@ -3,6 +3,8 @@ package e2e_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -145,4 +147,37 @@ func TestAResetRunIsItsOwnOwner(t *testing.T) {
 	require.Equal(t, owner.RunKey, info.GetWorkflowExecutionInfo().GetFirstRunId())
 	require.NoError(t, env.Temporal.Client().GetWorkflow(t.Context(), r.ID, reset.GetRunId()).Get(t.Context(), nil))
 	require.Equal(t, run.Succeeded, ask.Ask(t.Context(), owner).Status)
+}
+
+// Temporal holds the id of a completed run against another start: a release has
+// to get past that too.
+func TestAReleasedKeyRunsAgain(t *testing.T) {
+	t.Parallel()
+	env := shared.Get(t)
+	key := "released-" + uuid.NewString()
+	path := filepath.Join(t.TempDir(), "keyed.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(keyedFile(key, "true")), 0o600))
+	first, _ := env.RunFile(t, path)
+	require.Equal(t, run.Succeeded, first.Status)
+	again, r := env.RunFile(t, path)
+	require.Equal(t, cli.ExitOK, r.Code)
+	require.Equal(t, first.RunID, again.RunID, "it is a duplicate")
+	code, state, _ := checkKey(t, env, key)
+	require.Equal(t, cli.ExitRejected, code)
+	require.Equal(t, "completed", state)
+
+	released := env.CLI(t, "dedup", "release", key, "--pipeline", "keyed", "--reason", "test")
+	require.Equal(t, cli.ExitOK, released.Code, released.Stderr)
+	code, state, _ = checkKey(t, env, key)
+	require.Equal(t, cli.ExitOK, code)
+	require.Equal(t, "released", state)
+	second, _ := env.RunFile(t, path)
+	require.Equal(t, run.Succeeded, second.Status)
+	require.NotEqual(t, first.RunID, second.RunID)
+
+	decisions := make([]audit.Decision, 0, 2)
+	for _, e := range auditOf(t, env, key) {
+		decisions = append(decisions, e.Decision)
+	}
+	require.Equal(t, []audit.Decision{audit.OperatorRelease, audit.Answered}, decisions)
 }

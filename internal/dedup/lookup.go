@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -27,29 +28,46 @@ func (c *Claims) LookupRequest(ctx context.Context, key Key, requestID string) (
 	return c.look(ctx, key, requestName(requestID))
 }
 
-func (c *Claims) look(ctx context.Context, key Key, request string) (*Record, error) {
-	if err := key.check(); err != nil {
+// Last returns the last claim under a key whatever became of it, also one that
+// blocks nobody any more: its window is over, or an operator released it. It is
+// nil where Redis knows of none.
+func (c *Claims) Last(ctx context.Context, key Key) (*Record, error) {
+	r, _, err := c.read(ctx, key, "")
+	if err != nil || r == nil {
 		return nil, err
+	}
+	return &r.Record, nil
+}
+
+func (c *Claims) look(ctx context.Context, key Key, request string) (*Record, error) {
+	r, now, err := c.read(ctx, key, request)
+	if err != nil || r == nil || request == "" && r.over(now) {
+		return nil, err
+	}
+	return &r.Record, nil
+}
+
+// read returns what is kept, nil where nothing is, and the time.
+func (c *Claims) read(ctx context.Context, key Key, request string) (*stored, time.Time, error) {
+	if err := key.check(); err != nil {
+		return nil, time.Time{}, err
 	}
 	got, err := c.run(ctx, lookScript, []string{key.redisKey()}, request)
 	if err != nil {
-		return nil, fmt.Errorf("looking up %s: %w", key, fault(ctx, err))
+		return nil, time.Time{}, fmt.Errorf("looking up %s: %w", key, fault(ctx, err))
 	}
 	now, err := micros(got, 0)
 	if err != nil || len(got) != 2 {
-		return nil, fmt.Errorf("looking up %s: %w", key, errDamaged)
+		return nil, time.Time{}, fmt.Errorf("looking up %s: %w", key, errDamaged)
 	}
 	if fields, ok := got[1].([]any); ok && len(fields) == 0 {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, now, nil
 	}
 	r, err := decode(got[1])
 	if err != nil {
-		return nil, fmt.Errorf("looking up %s: %w", key, err)
+		return nil, time.Time{}, fmt.Errorf("looking up %s: %w", key, err)
 	}
-	if request == "" && r.over(now) {
-		return nil, nil //nolint:nilnil // there is none any more
-	}
-	return &r.Record, nil
+	return &r, now, nil
 }
 
 // Running yields all claims that are held, in no order. One that begins or ends

@@ -56,3 +56,34 @@ func TestObserved(t *testing.T) {
 	require.Error(t, a.all[3].Err)
 	require.Equal(t, a.all, b.all)
 }
+
+func TestLastIsWhateverBecameOfIt(t *testing.T) {
+	t.Parallel()
+	claims, err := dedup.Open(redistest.Start(t).Client(t), dedup.Options{})
+	require.NoError(t, err)
+	t.Cleanup(claims.Close)
+	key := dedup.Key{Tenant: "t", Project: "p", Pipeline: "x", Name: "k"}
+	last := func() *dedup.Record {
+		r, err := claims.Last(t.Context(), key)
+		require.NoError(t, err)
+		return r
+	}
+	claim := func(run string) {
+		_, err := claims.Claim(t.Context(), dedup.Claim{
+			Key: key, Owner: dedup.Owner{RunKey: run, WorkflowID: "w", RunID: run}, Request: dedup.Request{ID: run},
+		})
+		require.NoError(t, err)
+	}
+	require.Nil(t, last())
+	claim("one")
+	require.Equal(t, dedup.Running, last().State)
+	_, err = claims.ReleaseByOperator(t.Context(), key)
+	require.NoError(t, err)
+	require.Equal(t, dedup.Released, last().State)
+	require.Equal(t, "one", last().Owner.RunID)
+	found, err := claims.Lookup(t.Context(), key)
+	require.NoError(t, err)
+	require.Nil(t, found)
+	claim("two")
+	require.Equal(t, "two", last().Owner.RunID)
+}

@@ -150,7 +150,7 @@ type checkDoc struct {
 	Pipeline  string `json:"pipeline"`
 	Key       string `json:"key"`
 	// State is that of the claim, or of what else was found: free, running,
-	// completed, failed, canceled, dead, or redelivered.
+	// completed, failed, canceled, released, dead, or redelivered.
 	State string `json:"state"`
 	// Would is what would be done: run, attach, reject, replace or answer.
 	Would string `json:"would"`

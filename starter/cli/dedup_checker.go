@@ -59,8 +59,7 @@ func (c *checker) check(ctx context.Context, q *question, doc *checkDoc) error {
 	case dedup.Failed, dedup.Canceled:
 		doc.Until = nil
 		doc.Reason = "it did not complete: a request made now is a new one"
-	case dedup.Released:
-		doc.Reason = "an operator released it"
+	case dedup.Released: // such a one is not found
 	}
 	return nil
 }
@@ -121,6 +120,15 @@ func (c *checker) unclaimed(ctx context.Context, q *question, doc *checkDoc) err
 	d, err := c.outline(ctx, run.KeyedID(q.key.Tenant, q.key.Project, q.pipeline, q.key.Name))
 	if err != nil || d == nil || d.Status.Terminal() && d.Status != run.Succeeded {
 		return err
+	}
+	last, err := c.claims.Last(ctx, q.key)
+	if err != nil {
+		return err
+	}
+	if last != nil && last.State == dedup.Released && last.Owner.RunID == d.RunID {
+		describe(doc, last)
+		doc.Reason = "an operator released it"
+		return nil
 	}
 	if !d.Status.Terminal() {
 		doc.State, doc.DuplicateOf, doc.ClaimedAt = string(dedup.Running), place(d.ID, d.RunID), d.StartedAt

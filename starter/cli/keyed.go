@@ -216,11 +216,17 @@ func (r *request) answer(ctx context.Context, record *dedup.Record, own bool) *b
 }
 
 // windowOver reports whether the run that Temporal holds against the start has
-// completed longer ago than the window: the claim is gone, and Temporal agrees.
+// completed longer ago than the window, or was released: the claim is gone, and
+// Temporal agrees.
 func (r *request) windowOver(ctx context.Context, c *runs.Client, ref runs.Ref) (bool, error) {
 	k := r.keyed
 	if !k.looked || k.known != nil {
 		return false, nil
+	}
+	// What an operator has released blocks nobody, whatever Temporal holds.
+	last, err := k.claims.Last(ctx, k.key)
+	if err == nil && last != nil && last.State == dedup.Released && last.Owner.RunID == ref.RunID {
+		return true, nil
 	}
 	completed, err := c.Completion(ctx, ref)
 	if err != nil || completed.IsZero() {
