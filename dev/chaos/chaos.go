@@ -7,6 +7,7 @@ package chaos
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -81,6 +82,7 @@ func percent(part, whole int) float64 {
 
 // drill is a drill under way.
 type drill struct {
+	id      string
 	opts    Options
 	steady  []*worker
 	serial  atomic.Int64
@@ -98,7 +100,7 @@ const maxFaults = 10
 // Drill holds a drill and returns what became of it. An error is one of the drill
 // itself, not of what it finds.
 func Drill(ctx context.Context, opts Options) (_ *Result, err error) {
-	d := &drill{opts: opts, result: Result{Rounds: map[string]int{}}}
+	d := &drill{id: rand.Text(), opts: opts, result: Result{Rounds: map[string]int{}}}
 	d.setDefaults()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -184,8 +186,8 @@ func (d *drill) worker() *worker {
 	return d.steady[int(d.serial.Add(1))%len(d.steady)]
 }
 
-// name makes a name that nothing else in the drill has.
-func (d *drill) name(of string) string { return fmt.Sprintf("%s-%d", of, d.serial.Add(1)) }
+// name makes a name that nothing else has, in this drill or another.
+func (d *drill) name(of string) string { return fmt.Sprintf("%s-%s-%d", d.id, of, d.serial.Add(1)) }
 
 // close says that a run has ended, as Temporal does.
 func (d *drill) close(runKey string) { d.closed.Store(runKey, true) }

@@ -28,7 +28,7 @@ type RaceResult struct {
 // Race lets goroutines in each of the workers claim the same keys, and counts who
 // might run.
 func Race(ctx context.Context, opts Options, keys, goroutines int) (_ *RaceResult, err error) {
-	d := &drill{opts: opts, result: Result{Rounds: map[string]int{}}}
+	d := &drill{id: rand.Text(), opts: opts, result: Result{Rounds: map[string]int{}}}
 	d.setDefaults()
 	defer func() { err = errors.Join(err, d.stop()) }()
 	if err := d.hire(ctx); err != nil {
@@ -36,7 +36,7 @@ func Race(ctx context.Context, opts Options, keys, goroutines int) (_ *RaceResul
 	}
 	answers := make([]answer, len(d.steady))
 	errs := make([]error, len(d.steady))
-	o := order{Race: &raceOrder{Name: rand.Text(), Keys: keys, Goroutines: goroutines}}
+	o := order{Race: &raceOrder{Name: d.name("race"), Keys: keys, Goroutines: goroutines}}
 	var all sync.WaitGroup
 	for i, w := range d.steady {
 		all.Go(func() { answers[i], errs[i] = w.ask(ctx, o) })
