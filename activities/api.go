@@ -100,6 +100,8 @@ type StepResult struct {
 type Progress struct {
 	Phase string    `json:"phase"`
 	Since time.Time `json:"since"`
+	// Attempt is which one of the step it is, over all its activities.
+	Attempt int `json:"attempt,omitempty"`
 	// Name is what it waits for, and Holder who has that, where it does.
 	Name   string `json:"name,omitempty"`
 	Holder string `json:"holder,omitempty"`

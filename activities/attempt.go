@@ -260,7 +260,9 @@ func (a *attempt) setPhase(phase string) {
 func (a *attempt) progress() Progress {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.phase
+	p := a.phase
+	p.Attempt = a.number
+	return p
 }
 
 // keepAlive resets the dead-man timer of the process that runs, if one does.

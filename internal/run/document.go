@@ -90,6 +90,8 @@ type WaitingFor struct {
 	Since    *time.Time `json:"since,omitempty"`
 	Position int        `json:"position,omitempty"`
 	Holder   string     `json:"holder,omitempty"`
+	// Reason is why it has not come so far: the failure of the last attempt.
+	Reason string `json:"reason,omitempty"`
 }
 
 // Resource is something a node acquired that must be released.

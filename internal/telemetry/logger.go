@@ -5,6 +5,7 @@ package telemetry
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -22,7 +23,8 @@ const (
 
 // NewLogger returns a logger that writes lines of the given format to w, from
 // the given level (debug, info, warn or error) up. It is safe for concurrent
-// use whether or not w is.
+// use whether or not w is. A line that w does not take is lost; standard error
+// is told of the first one only.
 func NewLogger(w io.Writer, level, format string) (*zap.Logger, error) {
 	lvl, err := parseLevel(level)
 	if err != nil {
@@ -32,7 +34,27 @@ func NewLogger(w io.Writer, level, format string) (*zap.Logger, error) {
 	if err != nil {
 		return nil, err
 	}
-	return zap.New(zapcore.NewCore(enc, zapcore.Lock(zapcore.AddSync(w)), lvl)), nil
+	return newLogger(zapcore.NewCore(enc, zapcore.Lock(zapcore.AddSync(w)), lvl), os.Stderr), nil
+}
+
+// newLogger is a logger whose own faults go to errs.
+func newLogger(core zapcore.Core, errs io.Writer) *zap.Logger {
+	return zap.New(core, zap.ErrorOutput(zapcore.Lock(zapcore.AddSync(&first{w: errs}))))
+}
+
+// first passes on what is written to it first and drops the rest: a disk that
+// is full is full for each line.
+type first struct {
+	w    io.Writer
+	said bool
+}
+
+func (f *first) Write(p []byte) (int, error) {
+	if f.said {
+		return len(p), nil
+	}
+	f.said = true
+	return f.w.Write(p)
 }
 
 // OrNop returns log, or a logger that drops everything where log is nil.

@@ -184,7 +184,7 @@ func waitingKey(w *run.WaitingFor) string {
 	if w == nil {
 		return ""
 	}
-	return strings.Join([]string{w.Kind, w.Name, w.Holder}, "\x00")
+	return strings.Join([]string{w.Kind, w.Name, w.Holder, w.Reason}, "\x00")
 }
 
 // began is when a node that runs began; of another change only the poll knows.

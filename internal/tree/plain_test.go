@@ -59,6 +59,26 @@ func TestPlainPrintsEachChangeOnce(t *testing.T) {
 	golden(t, "plain", inUTC(out.String()))
 }
 
+// TestPlainSaysWhyANodeWaits: what has not come, and why not.
+func TestPlainSaysWhyANodeWaits(t *testing.T) {
+	t.Parallel()
+	for want, w := range map[string]run.WaitingFor{
+		"a/b running (waiting for host h, which does not answer (3.0s))": {Kind: "lost_host", Name: "h"},
+		"a/b running (waiting for a host on q (3.0s): taking stage a onto host h: no space left on device)": {
+			Kind: "host", Name: "q", Reason: "taking stage a onto host h:\nno space left on device",
+		},
+	} {
+		var out bytes.Buffer
+		w.Since = at(0)
+		p := tree.NewPlain(&out, func() time.Time { return *at(3) }, nil)
+		require.NoError(t, p.Update(&run.Document{Status: run.Running, Stages: []run.Stage{{
+			Name: "a", Node: "a", Status: run.Running,
+			Steps: []run.Step{{Name: "b", Node: "a/b", Status: run.Running, Attempts: 1, WaitingFor: &w}},
+		}}}))
+		require.Contains(t, out.String(), want)
+	}
+}
+
 // inUTC makes the local times of the output those of noon in UTC.
 func inUTC(s string) string {
 	for i := range 20 {

@@ -70,6 +70,9 @@ func waitingWords(w *run.WaitingFor, now time.Time) string {
 		return ""
 	}
 	s := waitWords(w.Kind) + word(" ", w.Name)
+	if w.Kind == "lost_host" {
+		s += ", which does not answer"
+	}
 	var more []string
 	if w.Position > 0 {
 		more = append(more, fmt.Sprintf("place %d", w.Position))
@@ -83,6 +86,7 @@ func waitingWords(w *run.WaitingFor, now time.Time) string {
 	if len(more) > 0 {
 		s += " (" + strings.Join(more, ", ") + ")"
 	}
+	s += word(": ", strings.ReplaceAll(w.Reason, "\n", " "))
 	return Clean(s)
 }
 
@@ -102,6 +106,8 @@ func waitWords(kind string) string {
 		return "saving artifacts on"
 	case "process_slot":
 		return "waiting for a process slot"
+	case "lost_host":
+		return "waiting for host"
 	case "retry":
 		return "trying again after"
 	case "release":

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
@@ -19,11 +20,25 @@ const (
 	waitsWorker = "worker"
 	waitsSlot   = "process_slot"
 	waitsClaim  = "claim"
+	// waitsLost is a wait for a host that has fallen silent.
+	waitsLost = "lost_host"
 )
 
+// stageWork are the activities of a stage itself, by what it waits for
+// meanwhile.
+func stageWork() map[string]string {
+	return map[string]string{"host": "Bind", "workspace": "Prepare", "artifacts": "SaveArtifacts", "release": "Release"}
+}
+
+// lookAtHost is the activity that finds out whether a silent host lives.
+const lookAtHost = "HostAlive"
+
+// settled is how long a stage waits before one looks why.
+const settled = 2 * time.Second
+
 // pending adds to a stage what its workflow cannot know while an activity runs:
-// the attempt that its steps are at, and what they wait for. It only adorns:
-// where the server does not tell, the stage stays as it is.
+// the attempt that its steps are at, and what they and the stage wait for. It
+// only adorns: where the server does not tell, the stage stays as it is.
 func (c *Client) pending(ctx context.Context, ref Ref, s *run.Stage) {
 	busy := map[string]*run.Step{}
 	for i := range s.Steps {
@@ -31,26 +46,56 @@ func (c *Client) pending(ctx context.Context, ref Ref, s *run.Stage) {
 			busy[p.Name] = p
 		}
 	}
-	if len(busy) == 0 {
+	work := ""
+	if w := s.WaitingFor; w != nil && w.Since != nil && time.Since(*w.Since) > settled {
+		work = stageWork()[w.Kind]
+	}
+	if len(busy) == 0 && work == "" {
 		return
 	}
 	resp, err := c.describeAll(ctx, ref)
 	if err != nil {
 		return
 	}
+	var lost *run.WaitingFor
 	for _, a := range resp.GetPendingActivities() {
-		if p := busy[a.GetActivityId()]; p != nil {
-			p.Attempts = max(p.Attempts, int(a.GetAttempt()))
+		what := a.GetActivityType().GetName()
+		switch p := busy[a.GetActivityId()]; {
+		case p != nil:
+			delete(busy, p.Name)
+			p.Attempts = max(p.Attempts, attemptsOf(a))
 			if p.WaitingFor == nil {
-				p.WaitingFor = waitOf(a)
+				p.WaitingFor = waitOf(a, s.Host)
 			}
+		case work != "" && what == work:
+			s.WaitingFor.Reason = failureOf(a)
+		case what == lookAtHost:
+			lost = waiting(waitsLost, s.Host, a.GetScheduledTime())
+		}
+	}
+	for _, p := range busy { // not with their host, which is being looked for
+		if p.WaitingFor == nil {
+			p.WaitingFor = lost
 		}
 	}
 }
 
-// waitOf is what a pending activity waits for, if it does.
-func waitOf(a *workflowpb.PendingActivityInfo) *run.WaitingFor {
+// attemptsOf is how many attempts of a step have begun. Those that wait to be
+// taken have not; the step itself also counts those of earlier activities.
+func attemptsOf(a *workflowpb.PendingActivityInfo) int {
+	begun := int(a.GetAttempt())
+	if a.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
+		begun--
+	}
+	return max(begun, progressOf(a).Attempt)
+}
+
+// waitOf is what a pending activity of a step waits for, if it does. Host is
+// that of its stage.
+func waitOf(a *workflowpb.PendingActivityInfo, host string) *run.WaitingFor {
 	switch {
+	case a.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED && silenced(a):
+		return waiting(waitsLost, host, a.GetLastHeartbeatTime())
 	case a.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED && a.GetLastFailure() != nil:
 		return waiting(waitsRetry, a.GetLastFailure().GetMessage(), a.GetLastAttemptCompleteTime())
 	case a.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED:
@@ -59,6 +104,19 @@ func waitOf(a *workflowpb.PendingActivityInfo) *run.WaitingFor {
 		return heldUp(a)
 	}
 	return nil
+}
+
+// silenced reports whether the worker of the last attempt fell silent.
+func silenced(a *workflowpb.PendingActivityInfo) bool {
+	return a.GetLastFailure().GetTimeoutFailureInfo().GetTimeoutType() == enumspb.TIMEOUT_TYPE_HEARTBEAT
+}
+
+// failureOf is why the last attempt of an activity failed, in words.
+func failureOf(a *workflowpb.PendingActivityInfo) string {
+	if silenced(a) {
+		return activities.ErrLost.Error()
+	}
+	return a.GetLastFailure().GetMessage()
 }
 
 // heldUp is what an activity waits for that was started, as it says itself.

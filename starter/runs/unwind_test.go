@@ -82,14 +82,16 @@ func TestReadShowsAttemptsAndWaitsOfRunningSteps(t *testing.T) {
 	b := setup(t)
 	doc := &run.Document{Pipeline: "p"}
 	b.pipeline("d/d/p/r/1", doc)
-	full := &run.Stage{Status: run.Running}
-	for _, name := range []string{"backoff", "queued", "slot", "busy", "done"} {
+	full := &run.Stage{Status: run.Running, Host: "h"}
+	for _, name := range []string{"backoff", "queued", "slot", "busy", "done", "silent"} {
 		full.Steps = append(full.Steps, run.Step{Name: name, Node: "build/" + name, Status: run.Running})
 	}
 	full.Steps[4].Status = run.Succeeded
 	build := b.stage(doc, "build", full)
 	since := timestamppb.New(time.Now().Add(-time.Minute))
-	beat := func(phase string) *commonpb.Payloads { return frontend.Payloads(activities.Progress{Phase: phase}) }
+	beat := func(phase string) *commonpb.Payloads {
+		return frontend.Payloads(activities.Progress{Phase: phase, Attempt: 4})
+	}
 	build.Pending = []*workflowpb.PendingActivityInfo{
 		{
 			ActivityId: "backoff", State: enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, Attempt: 2,
@@ -99,19 +101,94 @@ func TestReadShowsAttemptsAndWaitsOfRunningSteps(t *testing.T) {
 		{ActivityId: "slot", State: enumspb.PENDING_ACTIVITY_STATE_STARTED, Attempt: 1, HeartbeatDetails: beat(activities.PhaseWaiting)},
 		{ActivityId: "busy", State: enumspb.PENDING_ACTIVITY_STATE_STARTED, Attempt: 3, HeartbeatDetails: beat(activities.PhaseRunning)},
 		{ActivityId: "done", State: enumspb.PENDING_ACTIVITY_STATE_STARTED, Attempt: 7},
+		{
+			ActivityId: "silent", State: enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, Attempt: 2, LastHeartbeatTime: since,
+			LastFailure: heartbeatTimeout(), LastAttemptCompleteTime: timestamppb.Now(),
+		},
 	}
 	snap, err := b.client.Reader(runs.Ref{ID: doc.ID, RunID: runID}).Read(t.Context())
 	require.NoError(t, err)
 	steps := snap.Document.Stages[0].Steps
-	require.Equal(t, 2, steps[0].Attempts)
+	require.Equal(t, 1, steps[0].Attempts, "the second has not begun")
 	require.Equal(t, "retry", steps[0].WaitingFor.Kind)
 	require.Equal(t, "exit code 1", steps[0].WaitingFor.Name)
 	require.Equal(t, since.AsTime(), *steps[0].WaitingFor.Since)
 	require.Equal(t, "worker", steps[1].WaitingFor.Kind)
+	require.Zero(t, steps[1].Attempts)
 	require.Equal(t, "process_slot", steps[2].WaitingFor.Kind)
-	require.Equal(t, 3, steps[3].Attempts)
+	require.Equal(t, 4, steps[3].Attempts, "with those of earlier activities, as the step counts")
 	require.Nil(t, steps[3].WaitingFor)
 	require.Zero(t, steps[4].Attempts, "what ended is left alone")
+	require.Equal(t, 1, steps[5].Attempts)
+	lost := since.AsTime()
+	require.Equal(t, &run.WaitingFor{Kind: "lost_host", Name: "h", Since: &lost}, steps[5].WaitingFor)
+}
+
+// TestReadShowsStepsWhoseHostIsLookedFor: the stage asks whether its host lives,
+// and nobody has its step meanwhile.
+func TestReadShowsStepsWhoseHostIsLookedFor(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	doc := &run.Document{Pipeline: "p"}
+	b.pipeline("d/d/p/r/1", doc)
+	build := b.stage(doc, "build", &run.Stage{Status: run.Running, Host: "h", Steps: []run.Step{step("build/a", run.Running)}})
+	since := timestamppb.New(time.Now().Add(-time.Minute))
+	build.Pending = []*workflowpb.PendingActivityInfo{{
+		ActivityId: "5", ActivityType: &commonpb.ActivityType{Name: "HostAlive"}, ScheduledTime: since,
+		State: enumspb.PENDING_ACTIVITY_STATE_STARTED, Attempt: 1,
+	}}
+	snap, err := b.client.Reader(runs.Ref{ID: doc.ID, RunID: runID}).Read(t.Context())
+	require.NoError(t, err)
+	lost := since.AsTime()
+	require.Equal(t, &run.WaitingFor{Kind: "lost_host", Name: "h", Since: &lost}, snap.Document.Stages[0].Steps[0].WaitingFor)
+}
+
+func heartbeatTimeout() *failurepb.Failure {
+	return &failurepb.Failure{
+		Message: "activity Heartbeat timeout",
+		FailureInfo: &failurepb.Failure_TimeoutFailureInfo{TimeoutFailureInfo: &failurepb.TimeoutFailureInfo{
+			TimeoutType: enumspb.TIMEOUT_TYPE_HEARTBEAT,
+		}},
+	}
+}
+
+// TestReadShowsWhyAStageWaits: that no host can take a stage is told with the
+// reason, as soon as it takes long.
+func TestReadShowsWhyAStageWaits(t *testing.T) {
+	t.Parallel()
+	full := &failurepb.Failure{Message: "taking stage build onto host h: no space left on device"}
+	for name, tc := range map[string]struct {
+		kind, activity string
+		age            time.Duration
+		failure        *failurepb.Failure
+		want           string
+	}{
+		"no host takes it":      {"host", "Bind", time.Minute, full, full.GetMessage()},
+		"only now":              {"host", "Bind", 0, full, ""},
+		"nothing failed":        {"host", "Bind", time.Minute, nil, ""},
+		"another activity":      {"host", "HostAlive", time.Minute, full, ""},
+		"its worker was silent": {"workspace", "Prepare", time.Minute, heartbeatTimeout(), "the host does not answer any more"},
+		"a group":               {"group", "Bind", time.Minute, full, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			doc := &run.Document{Pipeline: "p"}
+			b.pipeline("d/d/p/r/1", doc)
+			since := time.Now().Add(-tc.age)
+			build := b.stage(doc, "build", &run.Stage{
+				Status: run.Running, WaitingFor: &run.WaitingFor{Kind: tc.kind, Name: "x", Since: &since},
+			})
+			doc.Stages[0].WaitingFor = nil // only the stage knows
+			build.Pending = []*workflowpb.PendingActivityInfo{{
+				ActivityId: "5", ActivityType: &commonpb.ActivityType{Name: tc.activity},
+				State: enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, Attempt: 3, LastFailure: tc.failure,
+			}}
+			snap, err := b.client.Reader(runs.Ref{ID: doc.ID, RunID: runID}).Read(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, tc.want, snap.Document.Stages[0].WaitingFor.Reason)
+		})
+	}
 }
 
 func TestFollowWaitsOutAnOutage(t *testing.T) {
