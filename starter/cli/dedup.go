@@ -96,7 +96,7 @@ func (a *app) withClaims(ctx context.Context, do func(context.Context, *Connecti
 		if err != nil {
 			return err
 		}
-		claims, err := dedup.Open(rdb, dedup.Options{})
+		claims, err := dedup.Open(rdb, dedup.Options{}) //nolint:contextcheck // it lives until Close
 		if err != nil {
 			return fmt.Errorf("opening the claims: %w", err)
 		}
