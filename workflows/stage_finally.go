@@ -63,8 +63,16 @@ func (s *stage) clockFinally(ctx workflow.Context) {
 func (s *stage) moveForFinally(ctx workflow.Context) bool {
 	s.host, s.hostLost, s.movedForFinally = nil, false, true
 	cause := s.takeHost(ctx)
-	if cause != nil {
-		s.doc.Notes = append(s.doc.Notes, fmt.Sprintf("finally did not run: no other host could be had: %s", cause))
+	if cause == nil {
+		return true
 	}
-	return cause == nil
+	why := cause.Message
+	switch {
+	case s.now:
+		why = "it was asked to leave them out"
+	case ctx.Err() != nil:
+		why = fmt.Sprintf("the finally_timeout of %s was over first", s.spec.FinallyTimeout)
+	}
+	s.doc.Notes = append(s.doc.Notes, "the finally steps did not run: their host was lost, and no other could be had: "+why)
+	return false
 }

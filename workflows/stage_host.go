@@ -39,14 +39,12 @@ func (s *stage) takeHost(ctx workflow.Context) *run.Cause {
 	queue := run.StepsQueue(label)
 	s.wait(ctx, "host", queue)
 	s.describe(ctx)
-	var bound activities.Binding
-	var binder *activities.Binder
-	err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, bindOptions(queue)), binder.Bind, s.owner).Get(ctx, &bound)
+	bound, err := s.bind(ctx, queue)
 	s.doc.WaitingFor = nil
 	if err != nil {
 		return s.activityCause(err)
 	}
-	s.host, s.doc.Host = &bound, bound.Host
+	s.host, s.doc.Host = bound, bound.Host
 	s.wait(ctx, "workspace", bound.Host)
 	var steps *activities.Steps
 	opts := prepareOptions(bound.Queue, s.spec.Timeout, "fills the workspace")
@@ -58,6 +56,37 @@ func (s *stage) takeHost(ctx workflow.Context) *run.Cause {
 		return s.activityCause(err)
 	}
 	return nil
+}
+
+// bind has a host take the stage, however long it takes until there is one.
+// Finally steps that lost theirs wait only for hosts that live: who cancels a
+// run whose hosts are gone is not to wait for nothing.
+func (s *stage) bind(ctx workflow.Context, queue string) (*activities.Binding, error) {
+	opts := bindOptions(queue)
+	if s.movedForFinally {
+		opts.ScheduleToStartTimeout = hostPickup
+	}
+	for {
+		var bound activities.Binding
+		var binder *activities.Binder
+		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), binder.Bind, s.owner).Get(ctx, &bound)
+		if _, late := notTaken(err); !late {
+			return &bound, err
+		}
+		alive, err := s.queueAlive(ctx, queue)
+		if err != nil {
+			return nil, err
+		}
+		if !alive {
+			return nil, fmt.Errorf("no live host takes stages from %s", queue)
+		}
+	}
+}
+
+// notTaken reports whether an activity was not taken from its queue in time.
+func notTaken(err error) (*temporal.TimeoutError, bool) {
+	timeout, ok := errors.AsType[*temporal.TimeoutError](err)
+	return timeout, ok && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
 }
 
 // saveArtifacts stores what the stage declares for those that need it.
@@ -98,8 +127,8 @@ func (s *stage) onHost(ctx workflow.Context, opts workflow.ActivityOptions, agai
 	host := s.host
 	for {
 		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), activity, input).Get(ctx, result)
-		var timeout *temporal.TimeoutError
-		if !errors.As(err, &timeout) || timeout.TimeoutType() != enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START {
+		timeout, late := notTaken(err)
+		if !late {
 			return err
 		}
 		alive, err := s.hostAlive(ctx)
@@ -117,10 +146,15 @@ func (s *stage) onHost(ctx workflow.Context, opts workflow.ActivityOptions, agai
 }
 
 // hostAlive looks whether the stage's host lives.
-func (s *stage) hostAlive(ctx workflow.Context) (alive bool, err error) {
+func (s *stage) hostAlive(ctx workflow.Context) (bool, error) {
+	return s.queueAlive(ctx, s.host.Queue)
+}
+
+// queueAlive looks whether anybody takes activities from a queue.
+func (s *stage) queueAlive(ctx workflow.Context, queue string) (alive bool, err error) {
 	var control *activities.Control
 	look := workflow.WithActivityOptions(ctx, aliveOptions())
-	err = workflow.ExecuteActivity(look, control.HostAlive, s.host.Queue).Get(ctx, &alive)
+	err = workflow.ExecuteActivity(look, control.HostAlive, queue).Get(ctx, &alive)
 	return alive, err
 }
 

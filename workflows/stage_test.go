@@ -52,6 +52,60 @@ func TestStageHost(t *testing.T) {
 		require.NotContains(t, b.world.all(), "run s/b")
 	})
 
+	// lost is a stage with a finally step that loses its host.
+	lost := func(t *testing.T) *bench {
+		t.Helper()
+		b := setup(t, plan(stage("s", []spec.Step{step("a")}, func(s *spec.Stage) {
+			s.Finally = []spec.Step{step("tidy")}
+		})))
+		b.OnActivity("RunStep", anything, stepNamed("a")).Return(nil, notPickedUp(0))
+		b.OnActivity("RunStep", anything, anything).Return(b.world.RunStep)
+		return b
+	}
+
+	t.Run("LooksForAnotherHostOnlyAmongThoseThatLive", func(t *testing.T) {
+		t.Parallel()
+		b := lost(t)
+		b.world.alive = func() bool { return false }
+		b.OnActivity("Bind", anything, anything).Return(b.world.Bind).Once()
+		b.OnActivity("Bind", anything, anything).Return(nil, notPickedUp(0)).Once()
+		began := b.Now()
+		doc := b.run(t)
+		require.Less(t, b.Now().Sub(began), 2*time.Minute)
+		require.Equal(t, run.Failed, doc.Status)
+		require.Equal(t, run.TriggerWorkerLost, doc.Cause.Trigger)
+		require.Equal(t, []string{
+			"the finally steps did not run: their host was lost, and no other could be had: " +
+				"no live host takes stages from belay-steps",
+		}, doc.Stages[0].Notes)
+		require.NotContains(t, b.world.all(), "run s/tidy")
+	})
+
+	t.Run("WaitsForAnotherHostThatIsBusy", func(t *testing.T) {
+		t.Parallel()
+		b, looks := lost(t), 0
+		b.world.alive = func() bool { looks++; return looks > 1 } // the host is gone, others live
+		b.OnActivity("Bind", anything, anything).Return(b.world.Bind).Once()
+		b.OnActivity("Bind", anything, anything).Return(nil, notPickedUp(0)).Twice()
+		b.OnActivity("Bind", anything, anything).Return(b.world.Bind)
+		require.Equal(t, run.Failed, b.run(t).Status)
+		require.Contains(t, b.world.all(), "run s/tidy")
+		require.Equal(t, 3, looks)
+	})
+
+	t.Run("SaysThatTheTimeForFinallyWasOverBeforeAnotherHostCame", func(t *testing.T) {
+		t.Parallel()
+		b := lost(t)
+		b.world.alive = func() bool { return false }
+		b.OnActivity("Bind", anything, anything).Return(b.world.Bind).Once()
+		b.OnActivity("Bind", anything, anything).After(time.Hour).Return(nil, notPickedUp(0))
+		doc := b.run(t)
+		require.Equal(t, run.Failed, doc.Status, doc.Cause)
+		require.Equal(t, []string{
+			"the finally steps did not run: their host was lost, and no other could be had: the finally_timeout of 5m0s was over first",
+		}, doc.Stages[0].Notes)
+	})
+
 	t.Run("BeginsAgainElsewhereWhereTheFileSaysSo", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t, plan(stage("s", []spec.Step{step("a"), step("b")}, func(s *spec.Stage) { s.OnWorkerLost = spec.LostRerun })))
