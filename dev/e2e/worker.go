@@ -44,6 +44,13 @@ type Worker struct {
 // it. It ends with the test.
 func (e *Env) StartWorker(t *testing.T, stateDir string, flags ...string) *Worker {
 	t.Helper()
+	return e.StartWorkerAt(t, e.Temporal.Address(), stateDir, flags...)
+}
+
+// StartWorkerAt is StartWorker for a worker that reaches Temporal at another
+// address, such as a link that can be cut.
+func (e *Env) StartWorkerAt(t *testing.T, temporal, stateDir string, flags ...string) *Worker {
+	t.Helper()
 	port, err := ports.Take(t.Context(), "a worker", "", "127.0.0.1", 0)
 	require.NoError(t, err)
 	defer port.Release()
@@ -52,7 +59,7 @@ func (e *Env) StartWorker(t *testing.T, stateDir string, flags ...string) *Worke
 	w.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], append([]string{"--state-dir", stateDir, "--http-address", address}, flags...)...)
 	w.cmd.Env = append(os.Environ(),
 		workerVariable+"=1",
-		"TEMPORAL_ADDRESS="+e.Temporal.Address(), "TEMPORAL_NAMESPACE="+e.Temporal.Namespace(),
+		"TEMPORAL_ADDRESS="+temporal, "TEMPORAL_NAMESPACE="+e.Temporal.Namespace(),
 		"REDIS_URL="+e.Redis.URL, "BELAY_STORE="+e.StoreURL(),
 	)
 	w.cmd.Stdout, w.cmd.Stderr = &w.output, &w.output
