@@ -45,9 +45,12 @@ func (c *Cause) String() string {
 	if c == nil {
 		return ""
 	}
-	s := string(c.Trigger)
+	s, at := string(c.Trigger), " of "
+	if c.Trigger == TriggerUser {
+		s, at = "cancelled", " at "
+	}
 	if c.Source != "" {
-		s += " of " + c.Source
+		s += at + c.Source
 	}
 	if c.By != "" {
 		s += " by " + c.By

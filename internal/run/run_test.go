@@ -64,6 +64,10 @@ func TestEveryTriggerHasAState(t *testing.T) {
 func TestCauseReadsAsOneLine(t *testing.T) {
 	t.Parallel()
 	c := &run.Cause{Trigger: run.TriggerUser, Source: "build", Message: "wrong tag", By: "ada@box"}
-	require.Equal(t, "user of build by ada@box: wrong tag", c.String())
+	require.Equal(t, "cancelled at build by ada@box: wrong tag", c.String())
+	c.Source = ""
+	require.Equal(t, "cancelled by ada@box: wrong tag", c.String())
+	c.Trigger, c.Source = run.TriggerStepTimeout, "build/a"
+	require.Equal(t, "step_timeout of build/a by ada@box: wrong tag", c.String())
 	require.Empty(t, (*run.Cause)(nil).String())
 }

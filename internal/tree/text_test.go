@@ -79,6 +79,7 @@ func TestCauseWords(t *testing.T) {
 		"build/b: exit code 3":                 {Trigger: run.TriggerExitCode, Source: "build/b", Message: "exit code 3"},
 		"exit code 3":                          {Trigger: run.TriggerExitCode, Source: "build", Message: "exit code 3"},
 		"because of test: exit code 3":         {Trigger: run.TriggerDependencyFailed, Source: "test", Message: "exit code 3"},
+		"because the run was stopped: Ctrl-C":  {Trigger: run.TriggerDependencyFailed, Message: "Ctrl-C"},
 		"the pipeline's timeout of 1s is over": {Trigger: run.TriggerPipelineTimeout, Message: "the pipeline's timeout of 1s is over"},
 		"something_new: why":                   {Trigger: "something_new", Message: "why"},
 	} {

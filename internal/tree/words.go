@@ -29,7 +29,11 @@ func CauseWords(c *run.Cause, node string) string {
 	case run.TriggerUser, run.TriggerSuperseded, run.TriggerMaintenance:
 		s = join([]string{triggerWords(c.Trigger) + word(" at ", source) + word(" by ", c.By), c.Message}, ": ")
 	case run.TriggerDependencyFailed:
-		s = join([]string{"because of " + source, c.Message}, ": ")
+		because := "because of " + c.Source
+		if c.Source == "" {
+			because = "because the run was stopped"
+		}
+		s = join([]string{because, c.Message}, ": ")
 	case run.TriggerPipelineTimeout, run.TriggerStageTimeout, run.TriggerStepTimeout, run.TriggerCommandTimeout,
 		run.TriggerDependencyUnavailable, run.TriggerExitCode, run.TriggerProcessCrashed,
 		run.TriggerWorkerLost, run.TriggerLimitExceeded, run.TriggerInvalid, run.TriggerGroupFull:

@@ -33,7 +33,8 @@ type following struct {
 	logs func(ctx context.Context) (*logs.Logs, error)
 	sigs <-chan os.Signal
 	keys interrupts
-	by   runs.Asker
+	// sender is who asks the run to cancel.
+	sender string
 }
 
 // follow shows the run until it has ended, or until signals say to leave it
@@ -102,10 +103,10 @@ func (f *following) heed(ctx context.Context, cancel context.CancelCauseFunc) {
 				cancel(errDetached)
 			case askCancel:
 				f.out.notice(f.keys.afterCancel())
-				asking.Go(func() { f.ask(ctx, f.runs.Cancel) })
+				asking.Go(func() { f.ask(ctx, f.runs.Cancel, sig) })
 			case askNow:
 				f.out.notice("leaving out finally; Ctrl-C again ends everything at once")
-				asking.Go(func() { f.ask(ctx, f.runs.CancelNow) })
+				asking.Go(func() { f.ask(ctx, f.runs.CancelNow, sig) })
 			}
 		}
 	}
@@ -126,11 +127,12 @@ func (f *following) delivered(ctx context.Context, asking *sync.WaitGroup) {
 	}
 }
 
-// ask asks the run for something, and says so if that did not work.
-func (f *following) ask(ctx context.Context, what func(context.Context, runs.Ref, runs.Asker) error) {
+// ask asks the run for something because of a signal, and says so if that did
+// not work.
+func (f *following) ask(ctx context.Context, what func(context.Context, runs.Ref, runs.Asker) error, sig os.Signal) {
 	ctx, stop := context.WithTimeout(ctx, askPatience)
 	defer stop()
-	if err := what(ctx, f.ref, f.by); err != nil {
+	if err := what(ctx, f.ref, runs.Asker{Identity: f.sender, Reason: signalName(sig)}); err != nil {
 		f.out.notice(err.Error())
 	}
 }

@@ -107,8 +107,8 @@ func (a *app) run(ctx context.Context, path string, f *runFlags, named bool) err
 	}
 	return s.follow(ctx, &following{
 		runs: s.runs, ref: s.ref, out: newDisplay(s.progress(), maxAttempts(plan)), logs: conn.Logs, sigs: sigs,
-		keys: interrupts{own: !s.attached, embedded: a.Embedded},
-		by:   runs.Asker{Identity: f.sender, Reason: "Ctrl-C"},
+		keys:   interrupts{own: !s.attached, embedded: a.Embedded},
+		sender: f.sender,
 	})
 }
 

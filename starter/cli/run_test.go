@@ -208,7 +208,7 @@ func (b *bundle) cancels(s *state) {
 
 func TestCtrlCAsksTheRunToCancelAndShowsIt(t *testing.T) {
 	t.Parallel()
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
+	for sig, name := range map[os.Signal]string{syscall.SIGINT: "Ctrl-C", syscall.SIGTERM: "SIGTERM"} {
 		b := setup(t)
 		made := b.onStart(run.Document{})
 		cmd := b.start(t, "run", file(t, "hello.yaml", hello), "--sender", "ann")
@@ -218,7 +218,7 @@ func TestCtrlCAsksTheRunToCancelAndShowsIt(t *testing.T) {
 		b.signals <- sig
 		require.Equal(t, cli.ExitCancelled, cmd.ends(t))
 		require.Contains(t, cmd.out.String(), "asked the run to cancel")
-		require.Contains(t, cmd.out.String(), "cancelled by ann: Ctrl-C")
+		require.Contains(t, cmd.out.String(), "cancelled by ann: "+name)
 		require.Len(t, b.server.Asked().Cancels, 1)
 		require.Empty(t, b.server.Asked().Signals)
 	}

@@ -90,6 +90,19 @@ func until(ctx context.Context, sigs <-chan os.Signal) (_ context.Context, relea
 	return ctx, release, func() { end(nil) }
 }
 
+// signalName is what people call a signal.
+func signalName(sig os.Signal) string {
+	switch sig {
+	case syscall.SIGINT:
+		return "Ctrl-C"
+	case syscall.SIGTERM:
+		return "SIGTERM"
+	case syscall.SIGHUP:
+		return "SIGHUP"
+	}
+	return sig.String()
+}
+
 // action is what a signal makes of a run that is being followed.
 type action int
 

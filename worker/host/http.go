@@ -88,7 +88,7 @@ func (w *Worker) readyz(rw http.ResponseWriter, _ *http.Request) {
 	}
 	rw.Header().Set("Content-Type", "application/json")
 	rw.Header().Set("Cache-Control", "no-store")
-	if h.Status != StatusReady || len(h.WaitingFor) > 0 {
+	if h.Status != StatusReady {
 		rw.WriteHeader(http.StatusServiceUnavailable)
 	}
 	_, _ = rw.Write(append(body, '\n'))

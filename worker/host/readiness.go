@@ -16,6 +16,9 @@ type Status string
 const (
 	StatusStarting Status = "starting"
 	StatusReady    Status = "ready"
+	// StatusWaiting is that of a worker which was ready, while a service that it
+	// needs does not answer.
+	StatusWaiting  Status = "waiting"
 	StatusDraining Status = "draining"
 	StatusStopped  Status = "stopped"
 )
@@ -105,8 +108,12 @@ func (r *readiness) drop(service string) *Waiting {
 func (r *readiness) health() Health {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	status := r.status
+	if status == StatusReady && len(r.waits) > 0 {
+		status = StatusWaiting
+	}
 	return Health{
-		Status:     r.status,
+		Status:     status,
 		Ready:      append([]string{}, r.ready...),
 		WaitingFor: append([]Waiting{}, r.waits...),
 	}
