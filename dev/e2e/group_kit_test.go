@@ -205,6 +205,14 @@ func (c *contest) terminate(number int, r client.WorkflowRun) {
 	c.leave(number)
 }
 
+// closed reports whether a contender has ended.
+func (c *contest) closed(r client.WorkflowRun) bool {
+	c.t.Helper()
+	resp, err := c.env.Temporal.Client().DescribeWorkflowExecution(c.t.Context(), r.GetID(), r.GetRunID())
+	require.NoError(c.t, err)
+	return resp.GetWorkflowExecutionInfo().GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+}
+
 // waitInside waits until these contenders hold slots.
 func (c *contest) waitInside(numbers ...int) {
 	c.t.Helper()

@@ -10,7 +10,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
-	"belay.run/workflows"
+	"belay.run/dev/e2e"
+	"belay.run/internal/run"
 )
 
 // TestGroupInOrderOfArrival: who asks first is first, at any depth.
@@ -72,6 +73,7 @@ func TestGroupOfManyContenders(t *testing.T) {
 	}
 	require.Equal(t, limit, c.most)
 	c.waitQueue(0, 0)
+	replayed(t, c.env, run.GroupID("t", "p", c.group), "")
 }
 
 // TestGroupSurvivesItsOwnEnd: a group closes when it has had no members for a
@@ -120,6 +122,8 @@ func TestGroupFreesNoSlotTooMany(t *testing.T) {
 	c.waitQueue(0, 0)
 	require.Equal(t, 2, c.most)
 	require.Equal(t, []int{0, 1, 2, 4, 5}, c.order)
+	c.waitClosed()
+	one(t, c.env, "group_queue", run.GroupID("t", "p", c.group), "")
 }
 
 // TestGroupKeepsItsSlots is argoproj/argo-workflows#7633: after hundreds of
@@ -159,21 +163,30 @@ func TestGroupNewestReplacesTheOthers(t *testing.T) {
 	for i := range burst {
 		all = append(all, c.start(contention{Number: i, Limit: 1, OnFull: "cancel_running"}))
 	}
-	// Which is the newest the order of arrival says, not that of the starts.
-	newest := c.waitState("one is left", func(s workflows.GroupState) bool {
-		return len(s.Holders) == 1 && s.Waiting == 0 && !s.Holders[0].Superseded && s.Holders[0].Heard
-	}).Holders[0].Owner
-	cancelled := 0
+	// Which is the newest the order of arrival says, not that of the starts: in
+	// the end all others have been cancelled.
+	open := map[string]client.WorkflowRun{}
 	for _, r := range all {
-		if r.GetID() == newest.WorkflowID {
-			continue
-		}
-		var canceled *temporal.CanceledError
-		require.ErrorAs(t, r.Get(t.Context(), nil), &canceled)
-		cancelled++
+		open[r.GetID()] = r
 	}
-	require.Equal(t, burst-1, cancelled)
+	require.Eventually(t, func() bool {
+		for id, r := range open {
+			if c.closed(r) {
+				delete(open, id)
+			}
+		}
+		return len(open) == 1
+	}, e2e.Patience, 50*time.Millisecond, "one is left")
+	last := c.waitQueue(1, 0).Holders[0].Owner.WorkflowID
+	require.Contains(t, open, last)
+	for _, r := range all {
+		if r.GetID() != last {
+			var canceled *temporal.CanceledError
+			require.ErrorAs(t, r.Get(t.Context(), nil), &canceled)
+		}
+	}
 	require.Equal(t, 1, c.most)
+	replayed(t, c.env, run.GroupID("t", "p", c.group), "")
 }
 
 // TestGroupTakesSlotsBack: a holder that is terminated loses its slot to those
@@ -188,6 +201,7 @@ func TestGroupTakesSlotsBack(t *testing.T) {
 	c.terminate(0, holder)
 	c.waitInside(1)
 	require.Equal(t, holder.GetID(), c.state().TakenBack[0].Owner.WorkflowID)
+	one(t, c.env, "group_taken_back", run.GroupID("t", "p", c.group), "")
 }
 
 // TestGroupRefuses: with reject nobody waits, and a holder that is gone refuses

@@ -33,6 +33,17 @@ func replay(t *testing.T, env *e2e.Env, name string, doc *run.Document) {
 
 func one(t *testing.T, env *e2e.Env, name, id, runID string) {
 	t.Helper()
+	history := replayed(t, env, id, runID)
+	if *update {
+		text, err := protojson.Marshal(history)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(histories, name+".json"), append(text, '\n'), 0o644))
+	}
+}
+
+// replayed is the history of a workflow, which is replayed.
+func replayed(t *testing.T, env *e2e.Env, id, runID string) *historypb.History {
+	t.Helper()
 	history := &historypb.History{}
 	iter := env.Temporal.Client().GetWorkflowHistory(t.Context(), id, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for iter.HasNext() {
@@ -41,9 +52,5 @@ func one(t *testing.T, env *e2e.Env, name, id, runID string) {
 		history.Events = append(history.Events, event)
 	}
 	require.NoError(t, check.Check(history))
-	if *update {
-		text, err := protojson.Marshal(history)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(histories, name+".json"), append(text, '\n'), 0o644))
-	}
+	return history
 }
