@@ -25,13 +25,13 @@ func (c *Claims) Supersede(ctx context.Context, in SupersedeInput) (*Superseded,
 	const look = 250 * time.Millisecond
 	s := superseding{claims: c, in: &in, asked: map[string]bool{}}
 	for {
-		res, clear, err := s.round(ctx)
+		res, free, err := s.round(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err != nil:
 			return nil, err
-		case clear || res.By != nil:
+		case free || res.By != nil:
 			return &res, nil
 		}
 		if pause(ctx, look) != nil {
@@ -49,7 +49,7 @@ type superseding struct {
 
 // round asks those that are in the way and have not been asked, and reports
 // whether none is left.
-func (s *superseding) round(ctx context.Context) (res Superseded, clear bool, err error) {
+func (s *superseding) round(ctx context.Context) (res Superseded, free bool, err error) {
 	holder := s.in.Holder
 	if !s.asked[holder.RunID] {
 		info, err := s.claims.describe(ctx, holder)
@@ -69,7 +69,7 @@ func (s *superseding) round(ctx context.Context) (res Superseded, clear bool, er
 	if err != nil {
 		return res, false, err
 	}
-	clear = true
+	free = true
 	for _, info := range waiting {
 		other := ownerOf(info)
 		switch {
@@ -81,12 +81,12 @@ func (s *superseding) round(ctx context.Context) (res Superseded, clear bool, er
 				return res, false, err
 			}
 			s.asked[other.RunID] = true
-			clear = false
+			free = false
 		default:
-			clear = false
+			free = false
 		}
 	}
-	return res, clear && !s.claims.alive.Ask(ctx, holder).Alive, nil
+	return res, free && !s.claims.alive.Ask(ctx, holder).Alive, nil
 }
 
 // newer reports whether a run was started after this one: by Temporal's clock,

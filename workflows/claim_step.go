@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -54,10 +56,10 @@ func (s *stage) stepClaim(st *spec.Step, node string, env map[string]string) (*a
 // what is handed to what they use.
 func stepFingerprint(st *spec.Step, env map[string]string) (string, error) {
 	own := make(map[string]string, len(st.Env))
-	for name := range st.Env { //workflowcheck:ignore // the order does not show
+	for _, name := range slices.Sorted(maps.Keys(st.Env)) {
 		own[name] = env[name]
 	}
-	text, err := json.Marshal([]any{own, st.With}) //workflowcheck:ignore // maps are written in the order of their keys
+	text, err := json.Marshal([]any{own, st.With})
 	if err != nil {
 		return "", fmt.Errorf("writing the inputs of the step: %w", err)
 	}
