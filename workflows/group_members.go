@@ -35,6 +35,10 @@ func (g *group) enter(ctx workflow.Context, m *activities.SlotRequest) {
 		s.Queue[i].Owner, s.Queue[i].Told, g.moved = m.Owner, activities.SlotNews{}, true
 		return
 	}
+	if s.hasRunOf(m.Owner) {
+		g.send(ctx, m.Owner, activities.SlotNews{State: activities.SlotGranted})
+		return
+	}
 	s.Limit = max(m.Limit, 1)
 	s.Queue = append(s.Queue, Member{Owner: m.Owner, AskedAt: workflow.Now(ctx), OnFull: m.OnFull, Linger: m.Linger})
 	g.fill(ctx)

@@ -93,6 +93,12 @@ func (s *GroupState) hasLeft(o activities.Owner) bool {
 	return slices.ContainsFunc(s.Left, func(d Departure) bool { return d.RunID == o.RunID && d.Node == o.Node })
 }
 
+// hasRunOf reports whether the run of a stage holds a slot. The stage is in the
+// group by that: were it to wait, it would wait for itself.
+func (s *GroupState) hasRunOf(o activities.Owner) bool {
+	return o.Node != "" && find(s.Holders, activities.Owner{RunKey: o.RunKey}) >= 0
+}
+
 // holder is what those who wait are told of who is before them.
 func (s *GroupState) holder() string {
 	if len(s.Holders) == 0 {

@@ -246,6 +246,19 @@ func TestGroupQueue(t *testing.T) {
 		require.Equal(t, []string{"granted a", "granted c"}, c.heard())
 	})
 
+	t.Run("LetsTheStagesOfAHolderIn", func(t *testing.T) {
+		t.Parallel()
+		c := newClub(t)
+		inside := queue("a-stage", 1, func(r *activities.SlotRequest) { r.Owner.RunKey, r.Owner.Node = "key-a", "s" })
+		c.at(0, queue("a", 1), inside, queue("b", 1))
+		c.at(time.Second, activities.SlotRequest{Owner: inside.Owner, Release: true})
+		c.ask(t, 1500*time.Millisecond, func(s workflows.GroupState) { require.Equal(t, []string{"a"}, names(s.Holders)) })
+		c.at(2*time.Second, leaves("a"))
+		c.at(3*time.Second, leaves("b"))
+		c.run(t)
+		require.Equal(t, []string{"granted a", "granted a-stage", "granted b"}, c.heard())
+	})
+
 	t.Run("TellsThoseWhoWaitOfTheirPlaces", func(t *testing.T) {
 		t.Parallel()
 		c := newClub(t)
