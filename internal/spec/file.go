@@ -82,5 +82,5 @@ func (f *File) invalid(problems ...Problem) error {
 	for i := range problems {
 		problems[i].Path = f.Path
 	}
-	return &InvalidError{Problems: problems}
+	return &InvalidError{Problems: problems, Count: len(problems)}
 }

@@ -41,7 +41,7 @@ func (p *parser) load() *yaml.Node {
 func (p *parser) readable() bool {
 	switch {
 	case len(p.text) > MaxFile:
-		p.add(place{}, "split it into several pipelines", fmt.Sprintf("the file is %d bytes large, at most %d are allowed", len(p.text), MaxFile))
+		p.add(place{}, "split it into several pipelines", fmt.Sprintf("the file is larger than %d MiB, which is the most that is allowed", MaxFile>>20))
 		return false
 	case strings.TrimSpace(p.text) == "":
 		p.add(place{1, 1}, "begin with name: and stages:", "the file is empty")

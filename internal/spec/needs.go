@@ -22,7 +22,7 @@ func (c *checker) needs() {
 				if near := expr.Nearest(need.v, names); near != "" {
 					hint = "did you mean " + near + "?"
 				}
-				c.p.errorf(need.node, hint, "the stage %s needs %s, which is no stage of this pipeline", s.v.name.v, quote(need.v))
+				c.p.errorf(need.node, hint, "%s needs %s, which is no stage of this pipeline", called(&s.v), quote(need.v))
 			case seen[need.v]:
 				c.p.errorf(need.node, "remove one of the two", "%s stands twice in needs", need.v)
 			}
@@ -30,6 +30,14 @@ func (c *checker) needs() {
 		}
 	}
 	c.cycles()
+}
+
+// called is a stage as errors call it; one whose name is no name has none.
+func called(s *rawStage) string {
+	if s.name.v == "" {
+		return "the stage"
+	}
+	return "the stage " + s.name.v
 }
 
 // cycles reports each stage at which a way through the needs leads back to a

@@ -89,6 +89,7 @@ func (p *parser) report() *Report {
 		Warnings: append([]Problem{}, sortProblems(p.warnings)...),
 	}
 	if p.dropped > 0 {
+		r.Unlisted = p.dropped
 		r.Errors = append(r.Errors, Problem{Path: p.path, Message: fmt.Sprintf("and %d more errors", p.dropped)})
 	}
 	return r

@@ -50,6 +50,17 @@ func (p Problem) String() string {
 type Report struct {
 	Errors   []Problem `json:"errors"`
 	Warnings []Problem `json:"warnings"`
+	// Unlisted is how many errors there are beside those listed, of which the
+	// last then says so.
+	Unlisted int `json:"unlisted,omitempty"`
+}
+
+// Count is how many errors there are.
+func (r *Report) Count() int {
+	if r.Unlisted == 0 {
+		return len(r.Errors)
+	}
+	return len(r.Errors) - 1 + r.Unlisted
 }
 
 // Err is an *InvalidError with the errors, or nil where there are none.
@@ -57,12 +68,15 @@ func (r *Report) Err() error {
 	if len(r.Errors) == 0 {
 		return nil
 	}
-	return &InvalidError{Problems: r.Errors}
+	return &InvalidError{Problems: r.Errors, Count: r.Count()}
 }
 
 // InvalidError says everything that is wrong with a file or its inputs.
 type InvalidError struct {
 	Problems []Problem
+	// Count is how many errors there are: more than are listed, where these are
+	// very many.
+	Count int
 }
 
 // Error is one compact line a problem.

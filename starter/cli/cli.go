@@ -94,11 +94,17 @@ func New(opts Options) *cobra.Command {
 		statusCommand(a), watchCommand(a), listCommand(a), logsCommand(a),
 		cancelCommand(a), dedupCommand(a), schemaCommand(a), versionCommand(a),
 	)
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args, c.RunE = cobra.ArbitraryArgs, helpOrUnknown
+		}
+	}
 	return root
 }
 
-// helpOrUnknown is the root command: help, unless a word was given that is no
-// command.
+// helpOrUnknown is a command that only has others: help, unless a word was given
+// that is none of them.
 func helpOrUnknown(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()

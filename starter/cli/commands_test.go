@@ -2,6 +2,8 @@ package cli_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -195,6 +197,46 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// TestValidateOfStrangeFiles says what is wrong with files that are none, and
+// counts what is wrong with others.
+func TestValidateOfStrangeFiles(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	var many strings.Builder
+	many.WriteString("name: x\n")
+	for i := range 801 {
+		fmt.Fprintf(&many, "bad%d: 1\n", i)
+	}
+	many.WriteString("stages: [{name: s, steps: [{name: a, run: echo}]}]\n")
+	for name, tc := range map[string]struct{ path, want string }{
+		"named pipe":  {pipe, "pipe is no regular file"},
+		"device":      {"/dev/zero", "/dev/zero is no regular file"},
+		"directory":   {t.TempDir(), "is a directory: name a file"},
+		"large":       {file(t, "large.yaml", hello+strings.Repeat("# much\n", 1<<20)), "the file is larger than 1 MiB"},
+		"many errors": {file(t, "many.yaml", many.String()), "many.yaml: 801 errors"},
+		"no name": {
+			file(t, "noname.yaml", "name: x\nstages: [{name: 'a b', needs: [c], steps: [{name: a, run: echo}]}]\n"),
+			"the stage needs \"c\", which is no stage",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := b.exec(t, "validate", tc.path)
+			require.Equal(t, cli.ExitUsage, r.code)
+			require.Contains(t, r.out, tc.want)
+			require.NotContains(t, r.out, "1048577")
+		})
+	}
+	r := b.exec(t, "run", file(t, "many.yaml", many.String()))
+	require.Equal(t, cli.ExitUsage, r.code)
+	require.Contains(t, r.err, ": 801 errors")
+	r = b.exec(t, "run", file(t, "good.yaml", hello), "--inputs-file", t.TempDir())
+	require.Equal(t, cli.ExitUsage, r.code)
+	require.Contains(t, r.err, "is a directory: name a file")
+}
+
 func TestVersionSchemaHelpAndCompletion(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -208,6 +250,10 @@ func TestVersionSchemaHelpAndCompletion(t *testing.T) {
 		require.Contains(t, help.out, "\n  "+command+" ")
 	}
 	require.Contains(t, b.exec(t, "completion", "bash").out, "bash completion")
+	require.Equal(t, cli.ExitOK, b.exec(t, "completion").code)
+	tcsh := b.exec(t, "completion", "tcsh")
+	require.Equal(t, cli.ExitUsage, tcsh.code)
+	require.Contains(t, tcsh.err, `unknown command "tcsh"`)
 	r := b.exec(t, "cancle")
 	require.Equal(t, cli.ExitUsage, r.code)
 	require.Contains(t, r.err, "did you mean cancel?")

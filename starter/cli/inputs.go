@@ -25,15 +25,27 @@ func (a *app) readFile(path string) ([]byte, error) {
 }
 
 func readPath(path string) ([]byte, error) {
+	// Before it is opened: that of a named pipe waits for somebody to write.
+	switch info, err := os.Stat(path); {
+	case err != nil:
+		return nil, usage("%w", err)
+	case info.IsDir():
+		return nil, usage("%s is a directory: name a file", path)
+	case !info.Mode().IsRegular() && !opened(path):
+		return nil, usage("%s is no regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, usage("%w", err)
 	}
 	defer func() { _ = f.Close() }() // only read from
-	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return nil, usage("%s is a directory: name a pipeline file", path)
-	}
 	return readLimited(f, path)
+}
+
+// opened reports whether a path names what whoever called the command has
+// opened for it, as shells do for <(…).
+func opened(path string) bool {
+	return path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/")
 }
 
 func readLimited(r io.Reader, name string) ([]byte, error) {
@@ -75,7 +87,7 @@ func readInputsFile(path string, into map[string]string) error {
 		return err
 	}
 	if len(text) > spec.MaxFile {
-		return usage("%s is over %d bytes", path, spec.MaxFile)
+		return usage("%s is larger than %d MiB", path, spec.MaxFile>>20)
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {

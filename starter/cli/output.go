@@ -113,7 +113,7 @@ func report(opts *Options, name string, err *ExitError, asJSON bool) {
 	if invalid, ok := errors.AsType[*spec.InvalidError](err); ok {
 		// What cannot be written here shows in the exit code.
 		_ = invalid.Render(opts.Err, styleOf(opts.Err).Colour)
-		text = counted(len(invalid.Problems), "error")
+		text = counted(invalid.Count, "error")
 	}
 	text = name + ": " + text + "\n"
 	if err.Hint != "" {

@@ -220,10 +220,11 @@ func (s *started) follow(ctx context.Context, f *following) error {
 	d, err := f.follow(ctx)
 	detached := errors.Is(err, errDetached)
 	if err != nil && !detached {
+		exit := leftBy(err, d)
 		if d != nil {
-			return &ExitError{Code: exitError(err).Code, Err: err, Hint: s.lookAgain()}
+			exit.Err, exit.Hint = err, s.lookAgain()
 		}
-		return err
+		return exit
 	}
 	if d != nil && !detached {
 		if d, err = s.original(ctx, d); err != nil {
@@ -243,6 +244,16 @@ func (s *started) follow(ctx context.Context, f *following) error {
 		return &ExitError{Code: ExitCancelled, Err: s.left(d), Hint: s.lookAgain()}
 	}
 	return endedRun(d)
+}
+
+// leftBy is the error of a command that cannot go on following a run, as when
+// nobody takes its output. The run itself has not failed.
+func leftBy(err error, d *run.Document) *ExitError {
+	exit := *exitError(err)
+	if exit.Code == ExitFailed && (d == nil || !d.Status.Terminal()) {
+		exit.Code = ExitCancelled
+	}
+	return &exit
 }
 
 // conclude prints what is said of a run in the end.

@@ -342,3 +342,30 @@ func TestDetachingNeverTakesTheCancelBack(t *testing.T) {
 	require.Len(t, b.server.Asked().Cancels, 1)
 	require.NotContains(t, cmd.out.String(), "context canceled")
 }
+
+// fullDisk is an output that takes nothing, as /dev/full.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// TestOutputThatNobodyTakes leaves the run alone, which goes on, and says so.
+func TestOutputThatNobodyTakes(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"run", "watch"} {
+		b := setup(t)
+		var errOut output
+		opts := b.opts
+		opts.Out, opts.Err = fullDisk{}, &errOut
+		running := run.Document{Stages: []run.Stage{{Name: "greet", Node: "greet", Status: run.Running}}}
+		args := []string{command, runName}
+		if command == "run" {
+			b.onStart(running)
+			args[1] = file(t, "hello.yaml", hello)
+		} else {
+			b.add(runName, running)
+		}
+		require.Equal(t, cli.ExitCancelled, cli.Execute(t.Context(), opts, args), command)
+		require.Contains(t, errOut.String(), "no space left on device")
+		require.Empty(t, b.server.Asked().Cancels)
+	}
+}

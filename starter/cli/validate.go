@@ -118,7 +118,7 @@ func (a *app) check(path string) (*spec.File, *spec.Report) {
 func (a *app) printReport(path string, report *spec.Report) error {
 	colour := styleOf(a.Out).Colour
 	verdict := "ok"
-	if n := len(report.Errors); n > 0 {
+	if n := report.Count(); n > 0 {
 		verdict = counted(n, "error")
 	}
 	if n := len(report.Warnings); n > 0 {

@@ -35,7 +35,7 @@ func (t *target) watch(ctx context.Context) error {
 	f := &following{runs: t.runs, ref: t.ref, out: newDisplay(t.Out, t.attempts(ctx)), logs: t.conn.Logs}
 	d, err := f.follow(ctx)
 	if err != nil {
-		return err
+		return leftBy(err, d)
 	}
 	if err := s.conclude(d); err != nil {
 		return err
