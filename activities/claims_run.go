@@ -53,11 +53,9 @@ func (c *Claims) claimRun(ctx context.Context, in *ClaimRunInput) (*ClaimResult,
 	if err := c.restore(ctx, in); err != nil {
 		return nil, err
 	}
-	var over *dedup.Record
-	if in.Rerun {
-		if over, err = c.Claims.Lookup(ctx, in.Key); err != nil {
-			return nil, err
-		}
+	over, err := c.overridden(ctx, &in.Claiming)
+	if err != nil {
+		return nil, err
 	}
 	v, dead, err := c.decide(ctx, &in.Claiming, dedup.Claim{
 		Key: in.Key, Owner: in.Owner, Request: req, Fingerprint: in.Fingerprint, Rerun: in.Rerun,
@@ -73,10 +71,23 @@ func (c *Claims) claimRun(ctx context.Context, in *ClaimRunInput) (*ClaimResult,
 		c.audit(ctx, &in.Claiming, &v.Record, res.Answer, v.Mismatch, tier(v))
 	case v.Decision == dedup.Granted && dead != nil:
 		c.audit(ctx, &in.Claiming, dead, audit.Takeover, false, tier(v))
-	case v.Decision == dedup.Granted && over != nil && over.State == dedup.Completed:
+	case v.Decision == dedup.Granted && over != nil:
 		c.audit(ctx, &in.Claiming, over, audit.Rerun, v.Mismatch, tier(v))
 	}
 	return res, nil
+}
+
+// overridden is the completed claim over which a rerun is asked for, nil where
+// there is none.
+func (c *Claims) overridden(ctx context.Context, in *Claiming) (*dedup.Record, error) {
+	if !in.Rerun {
+		return nil, nil //nolint:nilnil // nothing to go over
+	}
+	over, err := c.Claims.Lookup(ctx, in.Key)
+	if err != nil || over == nil || over.State != dedup.Completed || over.Owner.Same(in.Owner) {
+		return nil, err
+	}
+	return over, nil
 }
 
 // answer is what is to be done about a duplicate; empty where there is none.

@@ -88,9 +88,13 @@ func (c *Claims) tryStep(ctx context.Context, in *Claiming) (grant stepGrant, ho
 	if err := c.awaitOwners(ctx, in); err != nil {
 		return stepGrant{}, nil, err
 	}
+	over, err := c.overridden(ctx, in)
+	if err != nil {
+		return stepGrant{}, nil, err
+	}
 	v, dead, err := c.decide(ctx, in, dedup.Claim{
 		Key: in.Key, Owner: in.Owner, Request: in.Request, Fingerprint: in.Fingerprint, Lease: stepLease,
-		Replicate: in.Risk != spec.RiskLow,
+		Rerun: in.Rerun, Replicate: in.Risk != spec.RiskLow,
 	})
 	if err != nil {
 		return stepGrant{}, nil, fmt.Errorf("claiming key %q: %w", in.Key.Name, err)
@@ -98,6 +102,8 @@ func (c *Claims) tryStep(ctx context.Context, in *Claiming) (grant stepGrant, ho
 	if v.Decision.Runs() {
 		if dead != nil {
 			c.audit(ctx, in, dead, audit.Takeover, false, tier(v))
+		} else if over != nil && v.Decision == dedup.Granted {
+			c.audit(ctx, in, over, audit.Rerun, v.Mismatch, tier(v))
 		}
 		return stepGrant{held: &v.Record}, nil, nil
 	}

@@ -76,10 +76,11 @@ type StageInput struct {
 	Scope map[string]any    `json:"scope,omitempty"`
 	// Artifacts are the store keys of what the stages it needs have saved.
 	Artifacts []string `json:"artifacts,omitempty"`
-	// Request and Delivery are who asked for the run: what steps with keys
-	// claim for.
+	// Request and Delivery are who asked for the run, Rerun whether it is meant
+	// to run over what has completed: what steps with keys claim by.
 	Request  dedup.Request `json:"request,omitzero"`
 	Delivery string        `json:"delivery,omitempty"`
+	Rerun    bool          `json:"rerun,omitempty"`
 	// Finally marks the stage that runs the pipeline's finally steps.
 	Finally        bool          `json:"finally,omitempty"`
 	ReleaseTimeout time.Duration `json:"release_timeout"`

@@ -45,6 +45,7 @@ func (s *stage) stepClaim(st *spec.Step, node string, env map[string]string) (*a
 		Owner:       dedup.Owner{RunKey: s.in.RunKey, Node: node, WorkflowID: s.in.ID, RunID: s.in.RunID},
 		Request:     s.in.Request,
 		Delivery:    s.in.Delivery,
+		Rerun:       s.in.Rerun,
 		Pipeline:    s.in.Pipeline,
 		Fingerprint: fingerprint,
 		OnDuplicate: st.Dedup.OnDuplicate, OnMismatch: st.Dedup.OnMismatch,

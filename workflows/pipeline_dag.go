@@ -177,7 +177,7 @@ func (p *pipeline) stageInput(n *node, scope expr.Scope) StageInput {
 		RunKey: p.doc.RunKey, RunID: p.doc.RunID, ID: p.doc.ID, Tenant: p.doc.Tenant, Project: p.doc.Project,
 		Pipeline: p.doc.Pipeline, Stage: *n.spec, SourceRef: p.in.SourceRef, Source: p.plan.Source,
 		Env: p.env, Scope: scope, ReleaseTimeout: p.plan.ReleaseTimeout,
-		Request: p.request(), Delivery: p.in.Delivery,
+		Request: p.request(), Delivery: p.in.Delivery, Rerun: p.in.Rerun,
 	}
 	in.Stage.Matrix, in.Stage.When, in.Stage.Needs = nil, nil, nil
 	for _, m := range p.nodes {

@@ -105,6 +105,18 @@ func TestStepKeys(t *testing.T) {
 		require.Equal(t, []string{"first", "second"}, ran.lines(t))
 	})
 
+	t.Run("RunAgainWhereThatIsMeant", func(t *testing.T) {
+		t.Parallel()
+		key, ran := uuid.NewString(), newCounter(t)
+		file := keyedStep("one", key, "", ran.add("ran"))
+		require.Equal(t, run.Succeeded, env.Run(t, file).Wait().Status)
+		doc := env.Run(t, file).Wait()
+		require.Equal(t, run.Duplicate, doc.Stages[0].Steps[0].Status)
+		doc = env.Run(t, file, func(in *workflows.PipelineInput) { in.Rerun = true }).Wait()
+		require.Equal(t, run.Succeeded, doc.Stages[0].Steps[0].Status)
+		require.Len(t, ran.lines(t), 2)
+	})
+
 	t.Run("FailWhatIsRejected", func(t *testing.T) {
 		t.Parallel()
 		key, ran := uuid.NewString(), newCounter(t)

@@ -137,3 +137,25 @@ func (p *Plan) plainInputs() (map[string]any, error) {
 	}
 	return inputs, nil
 }
+
+// KeyedSteps reports whether any step of the plan has a key.
+func (p *Plan) KeyedSteps() bool {
+	if anyKeyed(p.Finally) {
+		return true
+	}
+	for i := range p.Stages {
+		if anyKeyed(p.Stages[i].Steps) || anyKeyed(p.Stages[i].Finally) {
+			return true
+		}
+	}
+	return false
+}
+
+func anyKeyed(steps []Step) bool {
+	for i := range steps {
+		if steps[i].Dedup != nil || anyKeyed(steps[i].Parallel) {
+			return true
+		}
+	}
+	return false
+}

@@ -23,6 +23,9 @@ const (
 	// lookPatience bounds each question to Redis: the starter only spares a
 	// workflow, and the claim in the run decides.
 	lookPatience = 3 * time.Second
+	// auditPatience bounds the writing of an entry, which nobody else makes up
+	// for.
+	auditPatience = 5 * time.Second
 	// windowSlack is how much later Temporal closes a run, at most, than its
 	// claim is settled.
 	windowSlack = 2 * time.Second
@@ -72,7 +75,7 @@ func (r *request) withKey(plan *spec.Plan) error {
 		return &ExitError{Code: ExitUsage, Err: err}
 	}
 	if key == "" {
-		return r.withoutKey()
+		return r.withoutKey(plan)
 	}
 	fingerprint, err := plan.Fingerprint()
 	if err != nil {
@@ -88,9 +91,12 @@ func (r *request) withKey(plan *spec.Plan) error {
 	return nil
 }
 
-// withoutKey refuses what means nothing without a key.
-func (r *request) withoutKey() error {
-	for flag, given := range map[string]bool{"--on-duplicate": r.input.OnDuplicate != "", "--rerun": r.input.Rerun} {
+// withoutKey refuses what means nothing without a key of the pipeline, or of any
+// of its steps.
+func (r *request) withoutKey(plan *spec.Plan) error {
+	for flag, given := range map[string]bool{
+		"--on-duplicate": r.input.OnDuplicate != "", "--rerun": r.input.Rerun && !plan.KeyedSteps(),
+	} {
 		if given {
 			err := usage("%s has no meaning for a pipeline without a key", flag)
 			err.Hint = "give it dedup: {key: …}, or use --dedup-key"
@@ -117,6 +123,8 @@ func (r *request) openKeyed(ctx context.Context, conn *Connection) {
 	if err != nil {
 		return
 	}
+	// Tried also where Redis does not answer now: it may when a duplicate is met.
+	k.audit = audit.New(rdb, audit.Options{Timeout: auditPatience})
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
 	now, err := claims.Now(ctx)
@@ -125,7 +133,7 @@ func (r *request) openKeyed(ctx context.Context, conn *Connection) {
 		return
 	}
 	r.input.RequestedAt = now
-	k.claims, k.audit, k.durations = claims, audit.New(rdb, audit.Options{}), durations.New(rdb)
+	k.claims, k.durations = claims, durations.New(rdb)
 }
 
 // startKeyed starts the run of a pipeline with a key, or finds the one that
