@@ -3,6 +3,7 @@ package tree
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -179,12 +180,13 @@ func (p *Plain) lasting(w *run.WaitingFor) *run.WaitingFor {
 	return w
 }
 
-// waitingKey tells two waits apart, without what changes while one goes on.
+// waitingKey tells two waits apart, without what changes while one goes on. A
+// reason is told when it is there: the next may only name another file.
 func waitingKey(w *run.WaitingFor) string {
 	if w == nil {
 		return ""
 	}
-	return strings.Join([]string{w.Kind, w.Name, w.Holder, w.Reason}, "\x00")
+	return strings.Join([]string{w.Kind, w.Name, w.Holder, strconv.FormatBool(w.Reason != "")}, "\x00")
 }
 
 // began is when a node that runs began; of another change only the poll knows.

@@ -71,11 +71,19 @@ func TestPlainSaysWhyANodeWaits(t *testing.T) {
 		var out bytes.Buffer
 		w.Since = at(0)
 		p := tree.NewPlain(&out, func() time.Time { return *at(3) }, nil)
-		require.NoError(t, p.Update(&run.Document{Status: run.Running, Stages: []run.Stage{{
+		d := &run.Document{Status: run.Running, Stages: []run.Stage{{
 			Name: "a", Node: "a", Status: run.Running,
 			Steps: []run.Step{{Name: "b", Node: "a/b", Status: run.Running, Attempts: 1, WaitingFor: &w}},
-		}}}))
+		}}}
+		require.NoError(t, p.Update(d))
 		require.Contains(t, out.String(), want)
+		if w.Reason == "" {
+			continue
+		}
+		said := out.Len()
+		w.Reason += " (tried again)"
+		require.NoError(t, p.Update(d))
+		require.Equal(t, said, out.Len(), "each attempt fails in its own words")
 	}
 }
 
