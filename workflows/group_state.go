@@ -119,9 +119,13 @@ func (s *GroupState) shown() GroupState {
 
 // pack makes the state small enough to be carried over, however long the queue.
 func (s *GroupState) pack() ([]byte, error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("packing the state of the group: %w", err)
+	}
 	var b bytes.Buffer
 	zip := gzip.NewWriter(&b)
-	if err := json.NewEncoder(zip).Encode(s); err != nil {
+	if _, err := zip.Write(text); err != nil {
 		return nil, fmt.Errorf("packing the state of the group: %w", err)
 	}
 	if err := zip.Close(); err != nil {

@@ -187,8 +187,7 @@ func (c *contest) waitQueue(holders, waiting int) workflows.GroupState {
 func (c *contest) cancel(r client.WorkflowRun) {
 	c.t.Helper()
 	err := c.env.Temporal.Client().CancelWorkflow(c.t.Context(), r.GetID(), r.GetRunID())
-	var gone *serviceerror.NotFound
-	if !errors.As(err, &gone) {
+	if _, gone := errors.AsType[*serviceerror.NotFound](err); !gone {
 		require.NoError(c.t, err)
 	}
 }
@@ -198,8 +197,7 @@ func (c *contest) terminate(number int, r client.WorkflowRun) {
 	c.t.Helper()
 	c.leave(number)
 	err := c.env.Temporal.Client().TerminateWorkflow(c.t.Context(), r.GetID(), r.GetRunID(), "test")
-	var gone *serviceerror.NotFound
-	if !errors.As(err, &gone) {
+	if _, gone := errors.AsType[*serviceerror.NotFound](err); !gone {
 		require.NoError(c.t, err)
 	}
 	c.leave(number)

@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
+	"golang.org/x/sync/errgroup"
 
+	"belay.run/activities"
 	"belay.run/dev/e2e"
 	"belay.run/internal/run"
 )
@@ -97,6 +99,47 @@ func TestGroupSurvivesItsOwnEnd(t *testing.T) {
 			c.waitClosed()
 		})
 	}
+}
+
+// TestGroupGoesOnInANewRun: past some thousand messages a group begins a new run
+// of its workflow, with all its members in their places.
+func TestGroupGoesOnInANewRun(t *testing.T) {
+	t.Parallel()
+	c := newContest(t, shared.Get(t))
+	id := run.GroupID("t", "p", c.group)
+	holder := c.start(contention{Number: 0, Limit: 1})
+	c.waitQueue(1, 0)
+	var all []client.WorkflowRun
+	for i := 1; i <= 5; i++ {
+		all = append(all, c.start(contention{Number: i, Limit: 1, Hold: time.Millisecond}))
+		c.waitQueue(1, i)
+	}
+	var senders errgroup.Group
+	for range 4 {
+		senders.Go(func() error {
+			for range 1000 {
+				// Of nobody, and so without any other effect.
+				err := c.env.Temporal.Client().SignalWorkflow(t.Context(), id, "", activities.SlotSignal, activities.SlotRequest{})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, senders.Wait())
+	require.Eventually(t, func() bool {
+		resp, err := c.env.Temporal.Client().DescribeWorkflowExecution(t.Context(), id, "")
+		info := resp.GetWorkflowExecutionInfo()
+		return err == nil && info.GetExecution().GetRunId() != info.GetFirstRunId()
+	}, e2e.Patience, 50*time.Millisecond, "a new run")
+	c.waitQueue(1, 5)
+	c.cancel(holder)
+	for _, r := range all {
+		require.NoError(t, r.Get(t.Context(), nil))
+	}
+	require.Equal(t, []int{0, 1, 2, 3, 4, 5}, c.order)
+	require.Equal(t, 1, c.most)
 }
 
 // TestGroupFreesNoSlotTooMany is kestra-io/kestra#13211: with two running and
