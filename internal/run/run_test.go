@@ -45,6 +45,14 @@ func TestKeyedIDs(t *testing.T) {
 	require.Less(t, len(run.KeyedID("t", "p", "n", strings.Repeat("é", 512))), 900)
 }
 
+func TestGroupIDs(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "acme/web/group/deploy%2Fprod%20eu", run.GroupID("acme", "web", "deploy/prod eu"))
+	long := strings.Repeat("é", 500)
+	require.NotEqual(t, run.GroupID("t", "p", long+"a"), run.GroupID("t", "p", long+"b"))
+	require.LessOrEqual(t, len(run.GroupID("t", "p", long)), 220)
+}
+
 func TestEveryTriggerHasAState(t *testing.T) {
 	t.Parallel()
 	for trigger, want := range map[run.Trigger]run.Status{
