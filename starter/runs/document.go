@@ -206,6 +206,8 @@ func (c *Client) query(ctx context.Context, ref Ref, into any) (closed bool, err
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
+		} else if cancelled(err) {
+			err = fmt.Errorf("%w: %w", errSilent, err)
 		}
 		return false, err
 	}
@@ -216,6 +218,13 @@ func (c *Client) query(ctx context.Context, ref Ref, into any) (closed bool, err
 		return false, fmt.Errorf("reading the status of %s: %w", ref.ID, err)
 	}
 	return false, nil
+}
+
+// cancelled reports whether a question was given up by the server, as when the
+// worker died to which it had been handed.
+func cancelled(err error) bool {
+	var canceled *serviceerror.Canceled
+	return errors.As(err, &canceled) || errors.Is(err, context.Canceled)
 }
 
 // silent reports whether an error only says that no worker answered, while the

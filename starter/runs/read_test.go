@@ -1,6 +1,7 @@
 package runs_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -150,6 +151,18 @@ func TestReadSaysThatNoWorkerAnswers(t *testing.T) {
 	require.Equal(t, run.Succeeded, snap.Document.Stages[0].Status)
 	require.Len(t, snap.Document.Stages[0].Steps, 1)
 	require.Equal(t, run.Running, snap.Document.Stages[1].Status)
+}
+
+func TestReadSurvivesAQuestionThatTheServerGivesUp(t *testing.T) {
+	t.Parallel()
+	for _, why := range []error{serviceerror.NewCanceled("context canceled"), context.Canceled} {
+		b := setup(t)
+		w := b.pipeline("d/d/p/r/1", &run.Document{})
+		w.Status = func() (any, error) { return nil, why }
+		snap, err := b.client.Reader(runs.Ref{ID: w.ID, RunID: runID}).Read(t.Context())
+		require.NoError(t, err)
+		require.NotEmpty(t, snap.NoAnswer)
+	}
 }
 
 func TestReadTakesABoundedTime(t *testing.T) {
