@@ -119,7 +119,7 @@ func (r *request) openKeyed(ctx context.Context, conn *Connection) {
 	if err != nil || rdb == nil {
 		return
 	}
-	claims, err := dedup.Open(rdb, dedup.Options{})
+	claims, err := dedup.Open(rdb, dedup.Options{}) //nolint:contextcheck // it lives as long as the command
 	if err != nil {
 		return
 	}
