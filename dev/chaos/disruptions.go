@@ -67,21 +67,21 @@ func lostRound(ctx context.Context, d *drill) error {
 			return err
 		}
 		d.close(r.runKey)
-		_, err := s.takeOver(ctx, "after the owner's run was closed")
-		return err
+		return s.takeOver(ctx, "after the owner's run was closed")
 	})
 }
 
 // takeOver lets a burst take the claim of a dead owner over, of which one may.
-func (s *story) takeOver(ctx context.Context, what string) (answer, error) {
+func (s *story) takeOver(ctx context.Context, what string) error {
 	began, a, err := s.burst(ctx)
 	if err != nil {
-		return a, fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	if err := s.duplicates(ctx, began, what); err != nil {
-		return a, err
+		return err
 	}
-	return s.end(ctx, s.d.worker(), a, dedup.Completed)
+	_, err = s.end(ctx, s.d.worker(), a, dedup.Completed)
+	return err
 }
 
 // stoppedRound: the owner sleeps over its end, and must not write when it wakes.
@@ -94,7 +94,7 @@ func stoppedRound(ctx context.Context, d *drill) error {
 			return err
 		}
 		d.close(r.runKey)
-		if _, err := s.takeOver(ctx, "after the stopped owner's run was closed"); err != nil {
+		if err := s.takeOver(ctx, "after the stopped owner's run was closed"); err != nil {
 			return err
 		}
 		if err := victim.signal(syscall.SIGCONT); err != nil {

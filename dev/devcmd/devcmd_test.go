@@ -211,7 +211,7 @@ func TestStoppedWhileBooting(t *testing.T) {
 				bin, temp := t.TempDir(), t.TempDir()
 				began := filepath.Join(bin, "began")
 				script := "#!/bin/sh\ntouch " + began + "\nsleep 1000\nexit 1\n"
-				require.NoError(t, os.WriteFile(filepath.Join(bin, "redis-server"), []byte(script), 0o700)) //nolint:gosec // it is to be run
+				require.NoError(t, os.WriteFile(filepath.Join(bin, "redis-server"), []byte(script), 0o700))
 				p := start(t, "dev", []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "TMPDIR=" + temp}, tc.args...)
 				require.Eventually(t, func() bool {
 					_, err := os.Stat(began)

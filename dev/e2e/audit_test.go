@@ -72,7 +72,7 @@ func TestADuplicateIsInTheAudit(t *testing.T) {
 	code, state, of := checkKey(t, env, key)
 	require.Equal(t, cli.ExitRejected, code)
 	require.Equal(t, "running", state)
-	require.Equal(t, first.Ref.String(), of)
+	require.Equal(t, first.String(), of)
 	require.Empty(t, auditOf(t, env, key), "the first is no duplicate, and a look is none")
 
 	second := env.Run(t, keyedFile(key, "sleep "+seconds(332)))

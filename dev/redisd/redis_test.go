@@ -123,7 +123,7 @@ func TestChildBehindAScript(t *testing.T) {
 func script(t *testing.T, line string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "redis-server")
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+line+"\n"), 0o700)) //nolint:gosec // it is to be run
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+line+"\n"), 0o700))
 	return path
 }
 
