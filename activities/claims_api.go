@@ -60,6 +60,9 @@ type RunEnd struct {
 	RunID  string     `json:"run_id"`
 	Status run.Status `json:"status"`
 	Cause  *run.Cause `json:"cause,omitempty"`
+	// Cut is when it was ended from outside, by Temporal's clock, with no code
+	// of its own run: its stages have unwound after that.
+	Cut *time.Time `json:"cut,omitempty"`
 }
 
 // SupersedeInput asks older runs to make way for a newer one.

@@ -71,8 +71,26 @@ func (c *Claims) endOf(ctx context.Context, owner dedup.Owner) (*RunEnd, error) 
 	}
 	if doc.Status.Terminal() {
 		end.Status, end.Cause = doc.Status, doc.Cause
+		return end, nil
 	}
-	return end, nil
+	return end, c.noteCut(ctx, owner.WorkflowID, end)
+}
+
+// noteCut notes when a run was ended from outside.
+func (c *Claims) noteCut(ctx context.Context, id string, end *RunEnd) error {
+	resp, err := c.Client.DescribeWorkflowExecution(ctx, id, end.RunID)
+	var gone *serviceerror.NotFound
+	switch {
+	case errors.As(err, &gone):
+		return nil
+	case err != nil:
+		return fmt.Errorf("looking when run %s was ended: %w", id, err)
+	}
+	if closed := resp.GetWorkflowExecutionInfo().GetCloseTime(); closed != nil {
+		at := closed.AsTime()
+		end.Cut = &at
+	}
+	return nil
 }
 
 // readDetails reads the document that an error carries; one that carries none

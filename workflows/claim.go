@@ -110,7 +110,10 @@ func (p *pipeline) contend(ctx workflow.Context) *run.Cause {
 			}
 			return nil
 		case audit.Attached:
-			return p.attach(ctx, &res.Record)
+			again, cause := p.attach(ctx, &res.Record)
+			if !again {
+				return cause
+			}
 		case audit.Replaced:
 			by, err := p.supersede(ctx, &res.Record)
 			if by != nil || err != nil {
@@ -158,20 +161,25 @@ func (p *pipeline) endAs(of *dedup.Owner, well bool, cause *run.Cause) {
 	p.halt.stop(run.Duplicate, cause)
 }
 
-// attach waits for the end of the run that has the key, and takes it over.
-func (p *pipeline) attach(ctx workflow.Context, record *dedup.Record) *run.Cause {
+// attach waits for the end of the run that has the key, and takes it over. Again
+// says that there is none to take over: that run had been ended from outside
+// before this one was asked for, and has only unwound since.
+func (p *pipeline) attach(ctx workflow.Context, record *dedup.Record) (again bool, cause *run.Cause) {
 	defer p.waitForClaim(ctx, record)()
 	var end activities.RunEnd
 	var claims *activities.Claims
 	opts := awaitOptions("waits for the run that has the key")
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), claims.AwaitRun, record.Owner).Get(ctx, &end)
 	if err != nil {
-		return unlessCancelled(err)
+		return false, unlessCancelled(err)
+	}
+	if end.Cut != nil && end.Cut.Before(workflow.GetInfo(ctx).WorkflowStartTime) {
+		return true, nil
 	}
 	of := record.Owner
 	of.RunID = end.RunID
 	p.endAs(&of, end.Status.OK() || end.Status == run.Skipped, end.Cause)
-	return nil
+	return false, nil
 }
 
 // supersede has older runs with the key make way. The cause it returns is that

@@ -102,6 +102,25 @@ func TestPipelineClaim(t *testing.T) {
 		}
 	})
 
+	t.Run("RunsWhereTheOneThatUnwindsWasTerminatedBefore", func(t *testing.T) {
+		t.Parallel()
+		for cut, again := range map[time.Duration]bool{-time.Minute: true, time.Minute: false} {
+			b := setup(t, keyed(one()))
+			began := time.Now()
+			b.SetStartTime(began)
+			at := began.Add(cut)
+			b.world.claims = []activities.ClaimResult{{Decision: dedup.InFlight, Answer: audit.Attached, Record: other(dedup.Running)}}
+			b.OnActivity("AwaitRun", anything, anything).Return(&activities.RunEnd{RunID: "r0", Status: run.Cancelled, Cut: &at}, nil)
+			doc := b.run(t)
+			if again {
+				require.Equal(t, run.Succeeded, doc.Status)
+				require.Equal(t, []string{"claim k", "claim k", "bind s", "run s/a", "release s", "settle k succeeded"}, b.world.all())
+			} else {
+				require.Equal(t, run.Duplicate, doc.Status)
+			}
+		}
+	})
+
 	t.Run("LeavesTheWaitWhenItIsCancelled", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t, keyed(one()))

@@ -82,3 +82,18 @@ func TestOnceWhileWorkersAreKilled(t *testing.T) {
 	}
 	require.Len(t, audited(t, env, name), len(results)-len(keys), "every duplicate is audited, once")
 }
+
+// A run that is started again right after it was terminated waits until what was
+// terminated has unwound, and runs.
+func TestOnceRunsAgainAfterATerminate(t *testing.T) {
+	t.Parallel()
+	env := shared.Get(t)
+	name, ran := pipelineName(), newCounter(t)
+	file := once(name, "window: 10m", "trap '' TERM; "+ran.add("ran")+`; test "$(wc -l <'`+ran.path+`')" = 2 || sleep 600`)
+	first := raw(t, env, file)
+	require.Eventually(t, func() bool { return len(ran.lines(t)) == 1 }, e2e.Patience, 20*time.Millisecond)
+	require.NoError(t, env.Temporal.Client().TerminateWorkflow(t.Context(), first.ID, first.RunID, "a test"))
+	doc := raw(t, env, file).Wait()
+	require.Equal(t, run.Succeeded, doc.Status)
+	require.Len(t, ran.lines(t), 2)
+}
