@@ -85,7 +85,7 @@ finally:
 	require.Equal(t, run.Succeeded, nodes["s/tidy"].Status)
 	require.Equal(t, run.Succeeded, nodes["finally/report"].Status)
 	require.Contains(t, r.Log("s/deep"), "a line before")
-	require.Contains(t, r.Log("s/deep"), "user", "the log says why it ended")
+	require.Contains(t, r.Log("s/deep"), "\ncancelled", "the log says why it ended")
 }
 
 func TestCancelWithoutAReasonNamesWhoAsked(t *testing.T) {
