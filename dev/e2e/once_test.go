@@ -92,6 +92,12 @@ func TestOnceInFiveWaves(t *testing.T) {
 	}
 	for _, key := range keys {
 		require.Eventually(t, func() bool { return record(t, c, name, key) == nil }, e2e.Patience, 50*time.Millisecond)
+		// Temporal counts from the end of the workflow, a moment later.
+		resp, err := env.Temporal.Client().DescribeWorkflowExecution(t.Context(),
+			run.KeyedID(run.DefaultTenant, run.DefaultProject, name, key), "")
+		require.NoError(t, err)
+		over := resp.GetWorkflowExecutionInfo().GetCloseTime().AsTime().Add(20 * time.Second)
+		require.Eventually(t, func() bool { return time.Now().After(over) }, e2e.Patience, 50*time.Millisecond)
 	}
 	codes, told, docs = wave(file)
 	require.Equal(t, all(2), perKey(ran), "the window is over")
