@@ -40,8 +40,8 @@ type Worker struct {
 }
 
 // StartWorker starts a worker process and returns when it takes work. Flags are
-// further settings: a label of its own sends it the stages that are meant for
-// it. It ends with the test.
+// further settings, labels among them: it takes the stages that ask for one of
+// these and no others, which would end with it. It ends with the test.
 func (e *Env) StartWorker(t *testing.T, stateDir string, flags ...string) *Worker {
 	t.Helper()
 	return e.StartWorkerAt(t, e.Temporal.Address(), stateDir, flags...)
@@ -56,7 +56,7 @@ func (e *Env) StartWorkerAt(t *testing.T, temporal, stateDir string, flags ...st
 	defer port.Release()
 	address := ports.Join("127.0.0.1", port.Number)
 	w := &Worker{StateDir: stateDir, t: t, health: "http://" + address + "/readyz", exited: make(chan struct{})}
-	w.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], append([]string{"--state-dir", stateDir, "--http-address", address}, flags...)...)
+	w.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], append([]string{"--state-dir", stateDir, "--http-address", address, "--only-labels=true"}, flags...)...)
 	w.cmd.Env = append(os.Environ(),
 		workerVariable+"=1",
 		"TEMPORAL_ADDRESS="+temporal, "TEMPORAL_NAMESPACE="+e.Temporal.Namespace(),

@@ -22,6 +22,7 @@ type Config struct {
 	RedisURL     string
 	RedisLogsURL string
 	Labels       []string
+	OnlyLabels   bool
 	MaxProcesses int
 	MaxStages    int
 	DrainTimeout time.Duration

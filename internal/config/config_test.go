@@ -172,6 +172,8 @@ func TestLoadRefuses(t *testing.T) {
 		{name: "FlagStyleKey", file: "drain-timeout: 1m\n", want: []string{"did you mean drain_timeout"}},
 		{name: "BadValueInFile", file: "labels: a\ndrain_timeout: soon\n", want: []string{"worker.yaml:2:16", `"soon"`}},
 		{name: "MapForValue", file: "labels:\n  a: b\n", want: []string{"worker.yaml:2", "labels"}},
+		{name: "OnlyLabelsWithout", file: "only_labels: true\n", want: []string{"worker.yaml:1:14", "give it labels"}},
+		{name: "OnlyLabelsWhat", file: "labels: a\nonly_labels: maybe\n", want: []string{"worker.yaml:2:14", `"maybe"`, "true or false"}},
 		{name: "ListForValue", file: "store: [a, b]\n", want: []string{"worker.yaml:1", "found a list"}},
 		{name: "ListForNumber", file: "max_processes: [1]\n", want: []string{"worker.yaml:1", "found a list"}},
 		{name: "MissingValue", file: "labels:\nlog_level: info\n", want: []string{"worker.yaml:1", "missing"}},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"regexp"
@@ -85,6 +86,11 @@ func settings() []Setting {
 			set:  setLabels,
 		},
 		{
+			Name: "only_labels", Env: "BELAY_ONLY_LABELS", Default: "false",
+			Help: "true keeps this host to stages that ask for one of its labels: it takes none without runs_on.",
+			set:  setOnlyLabels,
+		},
+		{
 			Name: "max_processes", Env: "BELAY_MAX_PROCESSES", Derived: "twice the CPUs, at least 4",
 			Help: "How many steps run at once on this host. More wait for a slot.",
 			set:  count(maxProcesses, func(c *Config) *int { return &c.MaxProcesses }),
@@ -166,6 +172,21 @@ func setLabels(c *Config, v value) error {
 		if !slices.Contains(c.Labels, label) {
 			c.Labels = append(c.Labels, label)
 		}
+	}
+	return nil
+}
+
+func setOnlyLabels(c *Config, v value) error {
+	switch v.text {
+	case "true":
+		c.OnlyLabels = true
+	case "false":
+		c.OnlyLabels = false
+	default:
+		return fmt.Errorf("%q: want true or false", v.text)
+	}
+	if c.OnlyLabels && len(c.Labels) == 0 {
+		return errors.New("a host without labels would take no stage at all: give it labels")
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -167,6 +168,14 @@ func TestStart(t *testing.T) {
 		require.Equal(t, "ok\n", string(body))
 		status, _ = get(t, address, "/elsewhere")
 		require.Equal(t, http.StatusNotFound, status)
+	})
+
+	t.Run("OnlyTheLabelsOfTheHost", func(t *testing.T) {
+		t.Parallel()
+		f := serveTemporal(t, "")
+		startWorker(t, f, "--labels=gpu", "--only-labels=true", "--http-address", freeAddress(t))
+		eventually(t, func() bool { return slices.Contains(f.queues(), "belay-steps-gpu") }, "the label's queue is polled")
+		require.NotContains(t, f.queues(), "belay-steps")
 	})
 
 	t.Run("WaitsForTemporalAndSaysSo", func(t *testing.T) {

@@ -65,7 +65,11 @@ func (w *Worker) openQueues() error {
 	if err != nil {
 		return err
 	}
-	for _, label := range append([]string{""}, w.cfg.Settings.Labels...) {
+	labels := w.cfg.Settings.Labels
+	if !w.cfg.Settings.OnlyLabels {
+		labels = append([]string{""}, labels...)
+	}
+	for _, label := range labels {
 		if err := open(&w.queues.steps, run.StepsQueue(label), options, acts.registerSteps); err != nil {
 			return err
 		}
