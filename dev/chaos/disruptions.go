@@ -52,8 +52,7 @@ func killedRound(ctx context.Context, d *drill) error {
 		if err != nil || !a.runs() {
 			return err
 		}
-		_, err = s.end(ctx, d.worker(), a, dedup.Completed)
-		if err != nil {
+		if err := s.end(ctx, d.worker(), a, dedup.Completed); err != nil {
 			return err
 		}
 		return s.duplicates(ctx, r, "completed by the second attempt")
@@ -80,8 +79,7 @@ func (s *story) takeOver(ctx context.Context, what string) error {
 	if err := s.duplicates(ctx, began, what); err != nil {
 		return err
 	}
-	_, err = s.end(ctx, s.d.worker(), a, dedup.Completed)
-	return err
+	return s.end(ctx, s.d.worker(), a, dedup.Completed)
 }
 
 // stoppedRound: the owner sleeps over its end, and must not write when it wakes.
@@ -141,7 +139,7 @@ func cutRound(ctx context.Context, d *drill) error {
 		if err := victim.link.Heal(ctx); err != nil {
 			return err
 		}
-		if _, err := s.end(ctx, victim, a, dedup.Completed); err != nil {
+		if err := s.end(ctx, victim, a, dedup.Completed); err != nil {
 			return err
 		}
 		return s.duplicates(ctx, r, "completed after the cut")

@@ -155,13 +155,13 @@ func (s *story) burst(ctx context.Context) (began request, first answer, err err
 var errOver = errors.New("the round is over")
 
 // end settles what a request began.
-func (s *story) end(ctx context.Context, w *worker, a answer, state dedup.State) (answer, error) {
+func (s *story) end(ctx context.Context, w *worker, a answer, state dedup.State) error {
 	got, err := w.ask(ctx, order{Settle: settlement(a, state)})
 	if err == nil && (got.Away || got.NotOwner) {
 		err = fmt.Errorf("the owner of %s could not settle it: away %v, not owner %v", s.key, got.Away, got.NotOwner)
 	}
 	s.d.close(a.Record.Owner.RunKey)
-	return got, err
+	return err
 }
 
 func settlement(a answer, state dedup.State) *dedup.Settlement {
@@ -196,7 +196,7 @@ func completedRound(ctx context.Context, d *drill) error {
 	if err := s.duplicates(ctx, began, "in flight"); err != nil {
 		return err
 	}
-	if _, err := s.end(ctx, d.worker(), a, dedup.Completed); err != nil {
+	if err := s.end(ctx, d.worker(), a, dedup.Completed); err != nil {
 		return err
 	}
 	return s.duplicates(ctx, began, "completed")
@@ -212,7 +212,7 @@ func failedRound(ctx context.Context, d *drill) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.end(ctx, d.worker(), a, dedup.Failed); err != nil {
+	if err := s.end(ctx, d.worker(), a, dedup.Failed); err != nil {
 		return err
 	}
 	if _, err := s.expect(ctx, d.worker(), early, false, "made before the failure"); err != nil {
@@ -231,8 +231,7 @@ func failedRound(ctx context.Context, d *drill) error {
 	if err := s.duplicates(ctx, meant, "while the retry runs"); err != nil {
 		return err
 	}
-	_, err = s.end(ctx, d.worker(), a, dedup.Completed)
-	return err
+	return s.end(ctx, d.worker(), a, dedup.Completed)
 }
 
 func rerunRound(ctx context.Context, d *drill) error {
@@ -241,7 +240,7 @@ func rerunRound(ctx context.Context, d *drill) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.end(ctx, d.worker(), a, dedup.Canceled); err != nil {
+	if err := s.end(ctx, d.worker(), a, dedup.Canceled); err != nil {
 		return err
 	}
 	first, err := s.request(ctx)
@@ -251,7 +250,7 @@ func rerunRound(ctx context.Context, d *drill) error {
 	if a, err = s.expect(ctx, d.worker(), first, true, "retried after a cancel"); err != nil || !a.runs() {
 		return err
 	}
-	if _, err := s.end(ctx, d.worker(), a, dedup.Completed); err != nil {
+	if err := s.end(ctx, d.worker(), a, dedup.Completed); err != nil {
 		return err
 	}
 	if err := s.duplicates(ctx, first, "completed"); err != nil {
@@ -268,8 +267,7 @@ func rerunRound(ctx context.Context, d *drill) error {
 	if err := s.duplicates(ctx, meant, "while the rerun runs"); err != nil {
 		return err
 	}
-	_, err = s.end(ctx, d.worker(), a, dedup.Completed)
-	return err
+	return s.end(ctx, d.worker(), a, dedup.Completed)
 }
 
 func attemptsRound(ctx context.Context, d *drill) error {
@@ -289,6 +287,5 @@ func attemptsRound(ctx context.Context, d *drill) error {
 		}
 		d.countWrite(late.NotOwner, "the attempt before")
 	}
-	_, err = s.end(ctx, d.worker(), a, dedup.Completed)
-	return err
+	return s.end(ctx, d.worker(), a, dedup.Completed)
 }
