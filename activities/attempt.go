@@ -235,8 +235,10 @@ func (a *attempt) scriptFile(i int) string {
 // removeTemp removes it: in a few calls where there is nothing in it that the
 // step did not get from here, else with the care that unknown trees need.
 func (a *attempt) removeTemp() error {
+	// What is not there, or cannot be removed, shows below: only an empty
+	// directory goes.
 	for i := range a.in.Step.Run {
-		_ = os.Remove(a.scriptFile(i)) // what stays is met below
+		_ = os.Remove(a.scriptFile(i))
 	}
 	_ = os.Remove(a.outputFile())
 	_ = os.Remove(a.ownTemp())

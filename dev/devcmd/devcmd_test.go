@@ -183,7 +183,8 @@ finally: [{name: f, run: "echo never"}]
 				} else {
 					p.waitFor(t, "leaving out finally", 1)
 				}
-				// A signal that comes twice within 50 ms counts once; a person is slower.
+				// Not to wait for anything: a signal that comes twice within 50 ms
+				// counts once, and a person is slower.
 				time.Sleep(200 * time.Millisecond)
 				require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
 			}

@@ -105,15 +105,15 @@ func TestChildBehindAScript(t *testing.T) {
 		t.Parallel()
 		began := filepath.Join(t.TempDir(), "began")
 		ctx, cancel := context.WithCancelCause(t.Context())
+		program := script(t, "touch "+began+"; sleep 1000; exit 1")
+		ended := make(chan error, 1)
 		go func() {
-			for ctx.Err() == nil {
-				if _, err := os.Stat(began); err == nil {
-					cancel(errors.New("asked to stop"))
-				}
-				time.Sleep(time.Millisecond)
-			}
+			_, err := redisd.Start(ctx, redisd.Options{Program: program})
+			ended <- err
 		}()
-		_, err := redisd.Start(ctx, redisd.Options{Program: script(t, "touch "+began+"; sleep 1000; exit 1")})
+		require.Eventually(t, func() bool { _, err := os.Stat(began); return err == nil }, 5*time.Second, time.Millisecond)
+		cancel(errors.New("asked to stop"))
+		err := <-ended
 		require.ErrorContains(t, err, "asked to stop")
 		require.NotContains(t, err.Error(), "was killed")
 	})
