@@ -91,7 +91,7 @@ func TestOnceRunsAgainAfterATerminate(t *testing.T) {
 	name, ran := pipelineName(), newCounter(t)
 	file := once(name, "window: 10m", "trap '' TERM; "+ran.add("ran")+`; test "$(wc -l <'`+ran.path+`')" = 2 || sleep 600`)
 	first := raw(t, env, file)
-	require.Eventually(t, func() bool { return len(ran.lines(t)) == 1 }, e2e.Patience, 20*time.Millisecond)
+	ran.await(t, 1)
 	require.NoError(t, env.Temporal.Client().TerminateWorkflow(t.Context(), first.ID, first.RunID, "a test"))
 	doc := raw(t, env, file).Wait()
 	require.Equal(t, run.Succeeded, doc.Status)

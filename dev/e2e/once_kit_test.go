@@ -42,6 +42,12 @@ func (c *counter) lines(t *testing.T) []string {
 	return strings.Fields(string(text))
 }
 
+// await waits until so many lines were added.
+func (c *counter) await(t *testing.T, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(c.lines(t)) == n }, e2e.Patience, 20*time.Millisecond, "%s has not %d lines", c.path, n)
+}
+
 // add is a script that adds a line: O_APPEND writes of a few bytes never mix.
 func (c *counter) add(word string) string { return fmt.Sprintf("echo %s >> '%s'", word, c.path) }
 

@@ -77,7 +77,7 @@ func TestStepKeys(t *testing.T) {
 		script := ran.add("ran") + "; echo v=" + large + " >> \"$BELAY_OUTPUT\"; while ! test -e '" + ran.path + ".go'; do sleep 0.1; done"
 		outputs := "        outputs: [v]"
 		first := env.Run(t, keyedStep("one", key, "", script, outputs))
-		require.Eventually(t, func() bool { return len(ran.lines(t)) == 1 }, e2e.Patience, 20*time.Millisecond)
+		ran.await(t, 1)
 		second := env.Run(t, keyedStep("two", key, "", script, outputs,
 			`      - {name: b, env: {V: "${{ steps.a.outputs.v }}"}, run: 'test ${#V} = 6000'}`))
 		doc := second.WaitFor("it says what it waits for", func(d *run.Document) bool {
@@ -98,7 +98,7 @@ func TestStepKeys(t *testing.T) {
 		t.Parallel()
 		key, ran := uuid.NewString(), newCounter(t)
 		first := env.Run(t, keyedStep("one", key, "", ran.add("first")+"; sleep 3; exit 1"))
-		require.Eventually(t, func() bool { return len(ran.lines(t)) == 1 }, e2e.Patience, 20*time.Millisecond)
+		ran.await(t, 1)
 		second := env.Run(t, keyedStep("two", key, "", ran.add("second")))
 		require.Equal(t, run.Failed, first.Wait().Status)
 		require.Equal(t, run.Succeeded, second.Wait().Status)
@@ -121,7 +121,7 @@ func TestStepKeys(t *testing.T) {
 		t.Parallel()
 		key, ran := uuid.NewString(), newCounter(t)
 		first := env.Run(t, keyedStep("one", key, "", ran.add("first")+"; sleep 20"))
-		require.Eventually(t, func() bool { return len(ran.lines(t)) == 1 }, e2e.Patience, 20*time.Millisecond)
+		ran.await(t, 1)
 		doc := env.Run(t, keyedStep("two", key, "on_duplicate: reject", ran.add("second"))).Wait()
 		require.Equal(t, run.Failed, doc.Status)
 		require.Contains(t, doc.Cause.Message, first.ID)
@@ -180,7 +180,7 @@ func TestClaimOfAKilledWorker(t *testing.T) {
 	key, ran := uuid.NewString(), newCounter(t)
 	w := env.StartWorker(t, t.TempDir(), "--labels", "killed-once")
 	r := env.Run(t, keyedStep("one", key, "", ran.add("first")+"; sleep 300", "@killed-once"))
-	require.Eventually(t, func() bool { return len(ran.lines(t)) == 1 }, e2e.Patience, 20*time.Millisecond)
+	ran.await(t, 1)
 	before := stepRecord(t, c, key)
 	w.Kill()
 	second := env.Run(t, keyedStep("two", key, "", ran.add("second")))
@@ -198,7 +198,7 @@ func TestOwnerThatWakesUpAfterATakeover(t *testing.T) {
 	key, ran := uuid.NewString(), newCounter(t)
 	w := env.StartWorker(t, t.TempDir(), "--labels", "stopped-once")
 	r := env.Run(t, keyedStep("one", key, "", ran.add("first")+"; sleep 300", "@stopped-once"))
-	require.Eventually(t, func() bool { return len(ran.lines(t)) == 1 }, e2e.Patience, 20*time.Millisecond)
+	ran.await(t, 1)
 	first := stepRecord(t, c, key)
 	w.Signal(syscall.SIGSTOP)
 	second := env.Run(t, keyedStep("two", key, "", ran.add("second")))
@@ -225,7 +225,7 @@ func TestRedisAwayInMidRun(t *testing.T) {
 	text := strings.Replace(keyedStep(name, key, "", ran.add("ran")+"; while ! test -e '"+ran.path+".go'; do sleep 0.1; done"),
 		"stages:", "dedup: {key: k, window: 10m}\nstages:", 1)
 	r := raw(t, env, text)
-	require.Eventually(t, func() bool { return len(ran.lines(t)) == 1 }, e2e.Patience, 20*time.Millisecond)
+	ran.await(t, 1)
 	redis.Stop(t)
 	low := raw(t, env, strings.Replace(once(name+"-low", "window: 10m", "echo low"), "dedup:", "risk: low\ndedup:", 1)).Wait()
 	require.Equal(t, run.Succeeded, low.Status)
@@ -260,7 +260,7 @@ func TestRedisEmptyInMidRun(t *testing.T) {
 	name, ran := pipelineName(), newCounter(t)
 	text := once(name, "window: 10m", ran.add("ran")+"; while ! test -e '"+ran.path+".go'; do sleep 0.1; done")
 	first := raw(t, env, text)
-	require.Eventually(t, func() bool { return len(ran.lines(t)) == 1 }, e2e.Patience, 20*time.Millisecond)
+	ran.await(t, 1)
 	held := record(t, c, name, "one")
 	redis.Stop(t)
 	redis.Restart(t)

@@ -270,7 +270,7 @@ func TestReplace(t *testing.T) {
 			"    finally: [{name: tidy, run: \""+"echo tidied-"+word+" >> '"+ran.path+"'; sleep 3\"}]")
 	}
 	first := raw(t, env, text("first", "; sleep 60"))
-	require.Eventually(t, func() bool { return len(ran.lines(t)) == 1 }, e2e.Patience, 20*time.Millisecond)
+	ran.await(t, 1)
 	second := raw(t, env, text("second", "; sleep 60"))
 	second.WaitFor("it waits for the first", func(d *run.Document) bool { return d.WaitingFor != nil && d.WaitingFor.Kind == "claim" })
 	first.WaitNode("s/tidy", run.Running)
@@ -292,7 +292,7 @@ func TestReplaceEndsARunInBackOff(t *testing.T) {
 	name, ran := pipelineName(), newCounter(t)
 	dedup := "window: 10m, on_duplicate: replace"
 	first := raw(t, env, once(name, dedup, ran.add("first")+"; exit 1", "        retry: {max_attempts: 5, initial_interval: 5s}"))
-	require.Eventually(t, func() bool { return len(ran.lines(t)) == 1 }, e2e.Patience, 20*time.Millisecond)
+	ran.await(t, 1)
 	second := raw(t, env, once(name, dedup, ran.add("second")+"; sleep 8"))
 	require.Equal(t, run.Cancelled, first.Wait().Status)
 	require.Equal(t, run.Succeeded, second.Wait().Status)
