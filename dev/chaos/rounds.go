@@ -154,6 +154,20 @@ func (s *story) burst(ctx context.Context) (began request, first answer, err err
 // The mistake is counted.
 var errOver = errors.New("the round is over")
 
+// meant sends a request that is to run, as a retry or a rerun of what has ended.
+func (s *story) meant(ctx context.Context, rerun bool, what string) (request, answer, error) {
+	r, err := s.request(ctx)
+	if err != nil {
+		return r, answer{}, err
+	}
+	r.rerun = rerun
+	a, err := s.expect(ctx, s.d.worker(), r, true, what)
+	if err == nil && !a.runs() {
+		err = errOver
+	}
+	return r, a, err
+}
+
 // end settles what a request began.
 func (s *story) end(ctx context.Context, w *worker, a answer, state dedup.State) error {
 	got, err := w.ask(ctx, order{Settle: settlement(a, state)})
@@ -221,14 +235,11 @@ func failedRound(ctx context.Context, d *drill) error {
 	if _, err := s.expect(ctx, d.worker(), s.again(began), false, "redelivered after the failure"); err != nil {
 		return err
 	}
-	meant, err := s.request(ctx)
+	retry, a, err := s.meant(ctx, false, "retried after the failure")
 	if err != nil {
 		return err
 	}
-	if a, err = s.expect(ctx, d.worker(), meant, true, "retried after the failure"); err != nil || !a.runs() {
-		return err
-	}
-	if err := s.duplicates(ctx, meant, "while the retry runs"); err != nil {
+	if err := s.duplicates(ctx, retry, "while the retry runs"); err != nil {
 		return err
 	}
 	return s.end(ctx, d.worker(), a, dedup.Completed)
@@ -243,11 +254,8 @@ func rerunRound(ctx context.Context, d *drill) error {
 	if err := s.end(ctx, d.worker(), a, dedup.Canceled); err != nil {
 		return err
 	}
-	first, err := s.request(ctx)
+	first, a, err := s.meant(ctx, false, "retried after a cancel")
 	if err != nil {
-		return err
-	}
-	if a, err = s.expect(ctx, d.worker(), first, true, "retried after a cancel"); err != nil || !a.runs() {
 		return err
 	}
 	if err := s.end(ctx, d.worker(), a, dedup.Completed); err != nil {
@@ -256,15 +264,11 @@ func rerunRound(ctx context.Context, d *drill) error {
 	if err := s.duplicates(ctx, first, "completed"); err != nil {
 		return err
 	}
-	meant, err := s.request(ctx)
+	rerun, a, err := s.meant(ctx, true, "a meant rerun")
 	if err != nil {
 		return err
 	}
-	meant.rerun = true
-	if a, err = s.expect(ctx, d.worker(), meant, true, "a meant rerun"); err != nil || !a.runs() {
-		return err
-	}
-	if err := s.duplicates(ctx, meant, "while the rerun runs"); err != nil {
+	if err := s.duplicates(ctx, rerun, "while the rerun runs"); err != nil {
 		return err
 	}
 	return s.end(ctx, d.worker(), a, dedup.Completed)
