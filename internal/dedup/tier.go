@@ -106,6 +106,9 @@ func (t *tier) answer(claim *Claim) (Verdict, bool) {
 type asked struct {
 	steady, wall int64
 	changes      uint64
+	// heard says that the tier could answer then: else an announcement between
+	// the answer of Redis and the next subscription was missed.
+	heard bool
 }
 
 func (t *tier) ask() asked {
@@ -113,14 +116,17 @@ func (t *tier) ask() asked {
 		return asked{}
 	}
 	steady, wall := t.clock()
-	return asked{steady: steady, wall: wall, changes: t.changes.Load()}
+	// Counted before it looks: an outage that begins between the two is seen.
+	q := asked{steady: steady, wall: wall, changes: t.changes.Load()}
+	q.heard = t.on(steady, wall)
+	return q
 }
 
 // keep holds a claim that Redis told of, at now by its clock, in answer to what
 // was asked. The window is counted from the question, so that it ends here no
 // later than there.
 func (t *tier) keep(q asked, r stored, now time.Time) {
-	if t == nil || r.State != Completed || r.Until == nil || !r.Until.After(now) || !t.on(q.steady, q.wall) {
+	if t == nil || r.State != Completed || r.Until == nil || !r.Until.After(now) || !q.heard {
 		return
 	}
 	left := int64(r.Until.Sub(now))

@@ -95,6 +95,23 @@ func TestAnAnswerThatAnAnnouncementOvertookIsNotKept(t *testing.T) {
 	}
 }
 
+// Between the answer and the subscription a release may have gone unheard.
+func TestAnAnswerFromBeforeTheTierHeardIsNotKept(t *testing.T) {
+	t.Parallel()
+	tier, err := newTier(nil)
+	require.NoError(t, err)
+	r := completed("k", time.Now())
+	for range 2 { // before the first subscription, and between two
+		q := tier.ask()
+		tier.proved(tier.clock())
+		tier.keep(q, r, time.Now())
+		require.False(t, tier.answers(r))
+		tier.keep(tier.ask(), r, time.Now())
+		require.True(t, tier.answers(r))
+		tier.off()
+	}
+}
+
 func TestNothingButCompletedClaimsIsKept(t *testing.T) {
 	t.Parallel()
 	tier := hearing(t)
