@@ -24,7 +24,7 @@ import (
 type bundle struct {
 	*dedup.Claims
 	rdb redis.UniversalClient
-	// pass lets time pass.
+	// pass lets time pass; none of it is waited for.
 	pass func(time.Duration)
 }
 
@@ -41,8 +41,7 @@ func onTwo(t *testing.T, test func(t *testing.T, b *bundle)) {
 	t.Run("miniredis", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			rdb := newMiniredis(t)
-			test(t, &bundle{Claims: open(t, rdb, dedup.Options{}), rdb: rdb, pass: time.Sleep})
+			test(t, bubbled(t, newMiniredis(t), dedup.Options{}))
 		})
 	})
 	t.Run("redis-server", func(t *testing.T) {
@@ -61,6 +60,13 @@ func onACluster(t *testing.T, test func(t *testing.T, b *bundle)) {
 		t.Parallel()
 		test(t, newBundle(t, redistest.Cluster(t)))
 	})
+}
+
+// bubbled is a bundle whose time is that of the bubble around the test: a sleep
+// there takes none, and ends when all else has come to rest.
+func bubbled(t testing.TB, rdb redis.UniversalClient, opts dedup.Options) *bundle {
+	t.Helper()
+	return &bundle{Claims: open(t, rdb, opts), rdb: rdb, pass: time.Sleep}
 }
 
 func newBundle(t testing.TB, rdb redis.UniversalClient) *bundle {

@@ -57,23 +57,22 @@ func TestRunningSaysWhatIsDamaged(t *testing.T) {
 func TestEndedClaimsAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		rdb := newMiniredis(t)
-		b := &bundle{Claims: open(t, rdb, dedup.Options{}), rdb: rdb}
+		b := bubbled(t, newMiniredis(t), dedup.Options{})
 		b.run(t, by("a"), dedup.Completed)
 		open := by("open")
 		open.Key.Name = "open"
 		b.claim(t, open, dedup.Granted)
 
-		time.Sleep(24*time.Hour - time.Second)
+		b.pass(24*time.Hour - time.Second)
 		redelivered := by("a'")
 		redelivered.Request = by("a").Request
 		b.claim(t, redelivered, dedup.Redelivered)
-		time.Sleep(time.Second)
+		b.pass(time.Second)
 		v := b.claim(t, redelivered, dedup.Granted)
 		require.Equal(t, 1, v.Record.Generation, "the claim itself is remembered for longer")
 		b.settle(t, v, dedup.Completed)
-		time.Sleep(7*24*time.Hour + time.Hour)
-		require.Equal(t, []string{"belay:claim:{p/acme/web/deploy/open}"}, rdb.Keys(t.Context(), "*").Val(),
+		b.pass(7*24*time.Hour + time.Hour)
+		require.Equal(t, []string{"belay:claim:{p/acme/web/deploy/open}"}, b.rdb.Keys(t.Context(), "*").Val(),
 			"nothing of those that ended, and only the end of its owner ends one that runs")
 	})
 }

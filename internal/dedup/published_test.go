@@ -77,7 +77,8 @@ func (p *published) remember(key, state string) {
 	p.local.Store(key, remembered{state, time.Now().Add(publishedTTL)})
 }
 
-// faults runs a test with two workers of each algorithm.
+// faults runs a test with two workers of each algorithm, in a bubble: all time
+// that passes is b's to pass.
 func faults(t *testing.T, test func(t *testing.T, p1, p2 *published, a, b *bundle)) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, a, b *bundle) {
@@ -128,7 +129,7 @@ func TestPublishedLocalRunningOutlivesTheRun(t *testing.T) {
 			return errors.Join(err, errTask)
 		})
 		require.ErrorIs(t, err, errTask)
-		time.Sleep(4 * time.Minute)
+		b.pass(4 * time.Minute)
 		ran, err := p2.run(t.Context(), "k", succeed)
 		require.NoError(t, err)
 		require.False(t, ran, "the retry is blocked by a run that failed minutes ago")
@@ -164,7 +165,7 @@ func TestPublishedCompletedRunsAgain(t *testing.T) {
 		}
 
 		a.run(t, by("a"), dedup.Completed)
-		time.Sleep(20 * time.Second)
+		b.pass(20 * time.Second)
 		a.claim(t, by("b"), dedup.Duplicate)
 		b.claim(t, by("b"), dedup.Duplicate)
 	})
@@ -191,7 +192,7 @@ func TestPublishedCrashBlocksForTheWholeTTL(t *testing.T) {
 	faults(t, func(t *testing.T, _, p2 *published, a, b *bundle) {
 		t.Helper()
 		require.NoError(t, p2.rdb.SetEx(t.Context(), "k", "running", publishedTTL).Err()) // and dies
-		time.Sleep(publishedTTL - time.Second)
+		b.pass(publishedTTL - time.Second)
 		ran, err := p2.run(t.Context(), "k", succeed)
 		require.NoError(t, err)
 		require.False(t, ran)
@@ -208,7 +209,7 @@ func TestPublishedTTLEndsUnderALongRun(t *testing.T) {
 		t.Helper()
 		var second bool
 		_, err := p1.run(t.Context(), "k", func() error {
-			time.Sleep(publishedTTL)
+			b.pass(publishedTTL)
 			var err error
 			second, err = p2.run(t.Context(), "k", succeed)
 			return err
@@ -217,7 +218,7 @@ func TestPublishedTTLEndsUnderALongRun(t *testing.T) {
 		require.True(t, second, "beside the first")
 
 		a.claim(t, step("a"), dedup.Granted)
-		time.Sleep(time.Hour)
+		b.pass(time.Hour)
 		require.True(t, b.claim(t, step("b"), dedup.InFlight).Expired, "worth asking after, no more")
 	})
 }
@@ -240,11 +241,10 @@ func TestPublishedKeyOfRunAndRetryCatchesNothing(t *testing.T) {
 func TestOwnRetriesAreNoDuplicates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		rdb := newMiniredis(t)
-		b := &bundle{Claims: open(t, rdb, dedup.Options{Tier: true}), rdb: rdb}
+		b := bubbled(t, newMiniredis(t), dedup.Options{Tier: true})
 		token := b.claim(t, step("a"), dedup.Granted).Record.Token
 		for range 5 {
-			time.Sleep(time.Minute)
+			b.pass(time.Minute)
 			v := b.claim(t, step("a"), dedup.Resumed)
 			require.Greater(t, v.Record.Token, token)
 			token = v.Record.Token

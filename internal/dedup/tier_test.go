@@ -37,11 +37,8 @@ func inBubble(t *testing.T, test func(t *testing.T, a, b *bundle)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rdb := newMiniredis(t)
-		worker := func() *bundle {
-			return &bundle{Claims: open(t, rdb, dedup.Options{Tier: true}), rdb: rdb, pass: time.Sleep}
-		}
-		a, b := worker(), worker()
-		time.Sleep(100 * time.Millisecond) // both hear themselves
+		a, b := bubbled(t, rdb, dedup.Options{Tier: true}), bubbled(t, rdb, dedup.Options{Tier: true})
+		synctest.Wait() // both hear themselves
 		test(t, a, b)
 	})
 }
@@ -61,7 +58,7 @@ func TestHotDuplicatesAreAnsweredHere(t *testing.T) {
 		require.False(t, far.Local)
 		other := by("b")
 		other.Fingerprint = "2"
-		time.Sleep(time.Minute)
+		b.pass(time.Minute)
 		near := b.claim(t, other, dedup.Duplicate)
 		require.True(t, near.Local)
 		require.True(t, near.Mismatch)
@@ -72,9 +69,9 @@ func TestHotDuplicatesAreAnsweredHere(t *testing.T) {
 		rerun.Rerun, rerun.Request.At = true, time.Now().Add(-time.Hour)
 		require.False(t, b.claim(t, rerun, dedup.Duplicate).Local)
 
-		time.Sleep(59*time.Minute - time.Nanosecond)
+		b.pass(59*time.Minute - time.Nanosecond)
 		require.True(t, b.claim(t, by("b"), dedup.Duplicate).Local)
-		time.Sleep(time.Nanosecond)
+		b.pass(time.Nanosecond)
 		b.claim(t, by("b"), dedup.Granted)
 		a.claim(t, by("c"), dedup.InFlight)
 	})
