@@ -40,6 +40,15 @@ type Ref struct {
 	Offset int
 }
 
+// Of is which name of a group is read, if it is one: arch in matrix.arch, of the
+// group matrix.
+func (r Ref) Of(group string) (name string, ok bool) {
+	if r.Path[0] != group || len(r.Path) < 2 {
+		return "", false
+	}
+	return r.Path[1], true
+}
+
 // static is a fixed set of names.
 type static struct {
 	noun  string

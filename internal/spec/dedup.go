@@ -205,7 +205,7 @@ func (c *checker) key(in val[rawDedup], names *scope, layers []envLayer, of once
 	refs, errs := c.expr.String(raw.key.v, names)
 	c.reportExpr(raw.key.node, errs)
 	c.noteReads(refs)
-	out.variables = variablesOf(refs)
+	out.variables = namesOf("env", refs)
 	out.origins, out.broken = c.origins(refs, layers), len(errs) > 0
 	if !expr.Has(raw.key.v) {
 		if err := CheckKey(raw.key.v); err != nil {
@@ -251,12 +251,14 @@ func (c *checker) concurrency(in val[rawConcurrency], names *scope) *Concurrency
 	return out
 }
 
-// variablesOf are the variables among what is read, sorted.
-func variablesOf(refs []expr.Ref) []string {
+// namesOf are the names of a group among what is read, sorted.
+func namesOf[R interface {
+	Of(group string) (name string, ok bool)
+}](group string, refs []R) []string {
 	var out []string
 	for _, r := range refs {
-		if r.Path[0] == "env" && len(r.Path) > 1 {
-			out = append(out, r.Path[1])
+		if name, ok := r.Of(group); ok {
+			out = append(out, name)
 		}
 	}
 	slices.Sort(out)

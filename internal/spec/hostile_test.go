@@ -95,6 +95,8 @@ func hostile() map[string]string {
 			many("      - {name: s%[1]d, run: x, dedup: {key: '${{ env.V%[1]d }}-%[1]d'}}\n", all/2-100),
 		"keys of many of many variables": "name: p\nenv:\n" + many("  V%[1]d: x\n", all/2) + "stages:\n  - name: a\n    steps:\n" +
 			many("      - {name: s%[1]d, run: x, dedup: {key: '%[1]d"+strings.Repeat("-${{ env.V9999 }}", 90)+"'}}\n", all/2-100),
+		"keys of variables of variables": "name: p\nenv: {P: '" + strings.Repeat("${{ run.attempt }}", 100) + "'}\nstages:\n  - name: a\n    env: {S: '" + strings.Repeat("${{ env.P }}", 100) +
+			"'}\n    steps: [{name: s, run: x, env: {K: '" + strings.Repeat("${{ env.S }}", 100) + "'}, dedup: {key: '" + strings.Repeat("${{ env.K }}", 100) + "'}}]\n",
 		"many inputs and keys": "name: p\ninputs:\n" + many("  tenant%d_org: {default: x}\n", all/2) + "stages:\n  - name: a\n    steps:\n" +
 			many("      - {name: s%[1]d, run: x, dedup: {key: 'k%[1]d-${{ inputs.tenant0_org }}'}}\n", all/2-200),
 		"spaces":             strings.Repeat(" ", all),

@@ -1,7 +1,9 @@
 package spec
 
 import (
+	"crypto/sha256"
 	"slices"
+	"strings"
 
 	"belay.run/internal/expr"
 )
@@ -11,9 +13,21 @@ import (
 type envLayer struct {
 	values map[string]string
 	names  *scope
+	// made are the variables that were looked at. Each may read a hundred others,
+	// which read as many again: without it a small file takes hours.
+	made map[string]made
 }
 
-func layerOf(entries []entry[string], names *scope) envLayer { return envLayer{envOf(entries), names} }
+// made is what the value of a variable comes to.
+type made struct {
+	refs []expr.Ref
+	// sum is equal for two variables that are made in the same way.
+	sum [sha256.Size]byte
+}
+
+func layerOf(entries []entry[string], names *scope) envLayer {
+	return envLayer{values: envOf(entries), names: names, made: map[string]made{}}
+}
 
 // origin is something that a key reads, through the variable via where that is
 // not "".
@@ -26,38 +40,63 @@ type origin struct {
 // A variable without expressions comes to nothing.
 func (c *checker) origins(refs []expr.Ref, layers []envLayer) []origin {
 	var out []origin
-	for _, r := range refs {
-		if r.Path[0] != "env" || len(r.Path) < 2 {
+	for _, r := range distinct(refs) {
+		variable, ok := r.Of("env")
+		if !ok {
 			out = append(out, origin{Ref: r})
 			continue
 		}
-		for _, made := range c.madeOf(r.Path[1], layers) {
-			out = append(out, origin{Ref: made, via: r.Path[1]})
+		for _, read := range c.madeOf(variable, layers).refs {
+			out = append(out, origin{Ref: read, via: variable})
 		}
 	}
 	return out
 }
 
-// madeOf is what the value of a variable reads. What is wrong with it is said
-// where it stands.
-func (c *checker) madeOf(variable string, layers []envLayer) []expr.Ref {
+// madeOf is what a variable is made of. What is wrong with it is said where it
+// stands.
+func (c *checker) madeOf(variable string, layers []envLayer) made {
 	for i, l := range layers {
-		made, ok := l.values[variable]
+		text, ok := l.values[variable]
 		if !ok {
 			continue
 		}
-		refs, _ := c.expr.String(made, l.names)
-		var out []expr.Ref
-		for _, r := range refs {
-			if r.Path[0] == "env" && len(r.Path) > 1 {
-				out = append(out, c.madeOf(r.Path[1], layers[i+1:])...)
-			} else {
-				out = append(out, r)
-			}
+		if known, ok := l.made[variable]; ok {
+			return known
 		}
+		refs, _ := c.expr.String(text, l.names)
+		var read []expr.Ref
+		sum := sha256.New()
+		sum.Write([]byte(text))
+		for _, r := range distinct(refs) {
+			outer, ok := r.Of("env")
+			if !ok {
+				read = append(read, r)
+				continue
+			}
+			m := c.madeOf(outer, layers[i+1:])
+			read = append(read, m.refs...)
+			sum.Write(m.sum[:])
+		}
+		out := made{refs: distinct(read)}
+		sum.Sum(out.sum[:0])
+		l.made[variable] = out
 		return out
 	}
-	return nil
+	return made{}
+}
+
+// distinct are refs without those that read what one before them reads.
+func distinct(refs []expr.Ref) []expr.Ref {
+	seen := make(map[string]bool, len(refs))
+	var out []expr.Ref
+	for _, r := range refs {
+		if path := strings.Join(r.Path, "\x00"); !seen[path] {
+			seen[path] = true
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // keyScope is what the key of a step with these variables may read: all that the
@@ -122,7 +161,7 @@ func (c *checker) earlyEnv() *expr.Name {
 	return lazyGroup(lazy{
 		noun: c.pipelineEnv.Members.Noun(),
 		member: func(variable string) (*expr.Name, *expr.Error) {
-			for _, r := range c.madeOf(variable, layers) {
+			for _, r := range c.madeOf(variable, layers).refs {
 				if r.Path[0] == "run" || r.Kind == expr.KindStatus {
 					return nil, &expr.Error{
 						Message: "the variable " + variable + " cannot be read here: it reads " + expr.Written(r.Path...) + ", which is not known before the run",

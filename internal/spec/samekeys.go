@@ -40,7 +40,7 @@ func (c *checker) noteKey(raw rawStep, stage *rawStage, layers []envLayer, k che
 	if stage != nil {
 		s.path = run.StepNode(stage.name.v, raw.name.v)
 	}
-	s.made = ownPart(stage, layers[:len(layers)-1], k)
+	s.made = c.ownPart(stage, layers, k)
 	if stage != nil && stage.matrix.given() {
 		s.legs = c.partsOfLegs(key, stage, k)
 	}
@@ -50,7 +50,7 @@ func (c *checker) noteKey(raw rawStep, stage *rawStage, layers []envLayer, k che
 // partsOfLegs are what a key reads of each leg. They have to differ, but where
 // it reads the steps of the leg too, which may tell it apart.
 func (c *checker) partsOfLegs(key val[string], stage *rawStage, k checkedKey) []string {
-	keys, legs := matrixKeys(k.origins), c.legs(stage.name.v)
+	keys, legs := namesOf("matrix", k.origins), c.legs(stage.name.v)
 	if len(keys) == 0 {
 		c.p.errorf(key.node, "add one of its keys: ${{ matrix."+c.someMatrixKey(stage)+" }}",
 			"the key does not read matrix: all legs of the stage %s would have the same", stage.name.v)
@@ -119,35 +119,20 @@ func (c *checker) sameText(steps []keyedStep) {
 }
 
 // ownPart is what of the key is the step's or the stage's: it differs though the
-// text is the same. Layers are those of the two.
-func ownPart(stage *rawStage, layers []envLayer, k checkedKey) string {
-	var own []string
+// text is the same.
+func (c *checker) ownPart(stage *rawStage, layers []envLayer, k checkedKey) string {
+	var own strings.Builder
 	for _, o := range k.origins {
 		if stage != nil && (o.Path[0] == "stage" || o.Path[0] == "steps") {
-			own = append(own, stage.name.v)
+			own.WriteString(stage.name.v + "\n")
+			break
 		}
 	}
 	for _, variable := range k.variables {
-		for _, l := range layers {
-			if made, ok := l.values[variable]; ok {
-				own = append(own, variable+"="+made)
-				break
-			}
-		}
+		sum := c.madeOf(variable, layers).sum
+		own.Write(sum[:])
 	}
-	return strings.Join(own, "\n")
-}
-
-// matrixKeys are the keys of the matrix that a key reads, sorted.
-func matrixKeys(origins []origin) []string {
-	var keys []string
-	for _, o := range origins {
-		if o.Path[0] == "matrix" && len(o.Path) > 1 {
-			keys = append(keys, o.Path[1])
-		}
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
+	return own.String()
 }
 
 func writtenKeys(keys []string) string {
