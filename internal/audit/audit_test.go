@@ -23,23 +23,24 @@ import (
 	"belay.run/internal/redistest"
 )
 
-// kinds are the kinds of Redis that the audit is kept in.
-func kinds() map[string]func(t *testing.T) redis.UniversalClient {
-	return map[string]func(t *testing.T) redis.UniversalClient{
-		"Miniredis": func(t *testing.T) redis.UniversalClient {
+// onEachRedis runs a test on each kind of Redis that the audit is kept in.
+func onEachRedis(t *testing.T, test func(t *testing.T, rdb redis.UniversalClient)) {
+	t.Helper()
+	t.Parallel()
+	for name, open := range map[string]func(t testing.TB) redis.UniversalClient{
+		"Miniredis": func(t testing.TB) redis.UniversalClient {
 			t.Helper()
 			rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 			t.Cleanup(func() { require.NoError(t, rdb.Close()) })
 			return rdb
 		},
-		"Redis": func(t *testing.T) redis.UniversalClient {
-			t.Helper()
-			return redistest.Start(t).Client(t)
-		},
-		"Cluster": func(t *testing.T) redis.UniversalClient {
-			t.Helper()
-			return redistest.Cluster(t)
-		},
+		"Redis":   func(t testing.TB) redis.UniversalClient { t.Helper(); return redistest.Start(t).Client(t) },
+		"Cluster": redistest.Cluster,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t))
+		})
 	}
 }
 
@@ -94,197 +95,173 @@ func TestRootCause(t *testing.T) {
 }
 
 func TestAnEntryIsReadAsItWasWritten(t *testing.T) {
-	t.Parallel()
-	for name, open := range kinds() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			rdb := open(t)
-			l := audit.New(rdb, audit.Options{})
-			want := blocked("acme", "shop-v1 {ü}", "d1")
-			want.Node, want.Mismatch, want.Reason, want.Run = "build/x", true, "because", "acme/web/deploy/r/1"
-			require.NoError(t, l.Write(t.Context(), want))
-			got := read(t, l, audit.Filter{Tenant: "acme"})
-			require.Len(t, got, 1)
-			require.WithinDuration(t, time.Now(), got[0].At, time.Minute)
-			want.At = got[0].At
-			require.Equal(t, want, got[0])
-			require.Equal(t, "acme/web/deploy/k/shop-v1 {ü}@r1", got[0].Ref())
-		})
-	}
+	onEachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		t.Helper()
+		l := audit.New(rdb, audit.Options{})
+		want := blocked("acme", "shop-v1 {ü}", "d1")
+		want.Node, want.Mismatch, want.Reason, want.Run = "build/x", true, "because", "acme/web/deploy/r/1"
+		require.NoError(t, l.Write(t.Context(), want))
+		got := read(t, l, audit.Filter{Tenant: "acme"})
+		require.Len(t, got, 1)
+		require.WithinDuration(t, time.Now(), got[0].At, time.Minute)
+		want.At = got[0].At
+		require.Equal(t, want, got[0])
+		require.Equal(t, "acme/web/deploy/k/shop-v1 {ü}@r1", got[0].Ref())
+	})
 }
 
 func TestADeliveryIsWrittenOnce(t *testing.T) {
-	t.Parallel()
-	for name, open := range kinds() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			rdb := open(t)
-			core, lines := observer.New(zap.InfoLevel)
-			var heard int
-			l := audit.New(rdb, audit.Options{Logger: zap.New(core), Observe: func(*audit.Entry, bool) { heard++ }})
-			write := func(change func(e *audit.Entry)) {
-				e := blocked("acme", "k", "d1")
-				change(&e)
-				require.NoError(t, l.Write(t.Context(), e))
-			}
-			write(func(*audit.Entry) {})
-			// The starter and the claim inside find the same duplicate.
-			write(func(e *audit.Entry) { e.Tier, e.Decision = audit.TierTemporal, audit.Answered })
-			require.Len(t, read(t, l, audit.Filter{}), 1)
-			require.Equal(t, 1, heard)
-			require.Equal(t, 1, lines.FilterMessage("Duplicate task detected").Len())
+	onEachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		t.Helper()
+		core, lines := observer.New(zap.InfoLevel)
+		var heard int
+		l := audit.New(rdb, audit.Options{Logger: zap.New(core), Observe: func(*audit.Entry, bool) { heard++ }})
+		write := func(change func(e *audit.Entry)) {
+			e := blocked("acme", "k", "d1")
+			change(&e)
+			require.NoError(t, l.Write(t.Context(), e))
+		}
+		write(func(*audit.Entry) {})
+		// The starter and the claim inside find the same duplicate.
+		write(func(e *audit.Entry) { e.Tier, e.Decision = audit.TierTemporal, audit.Answered })
+		require.Len(t, read(t, l, audit.Filter{}), 1)
+		require.Equal(t, 1, heard)
+		require.Equal(t, 1, lines.FilterMessage("Duplicate task detected").Len())
 
-			// Others are entries of their own.
-			write(func(e *audit.Entry) { e.Delivery = "d2" })
-			write(func(e *audit.Entry) { e.Key = "k2" })
-			write(func(e *audit.Entry) { e.Node = "build/x" })
-			write(func(e *audit.Entry) { e.Decision = audit.Takeover })
-			require.Len(t, read(t, l, audit.Filter{}), 5)
+		// Others are entries of their own.
+		write(func(e *audit.Entry) { e.Delivery = "d2" })
+		write(func(e *audit.Entry) { e.Key = "k2" })
+		write(func(e *audit.Entry) { e.Node = "build/x" })
+		write(func(e *audit.Entry) { e.Decision = audit.Takeover })
+		require.Len(t, read(t, l, audit.Filter{}), 5)
 
-			// Without a delivery the request id counts, without either every write.
-			for range 2 {
-				write(func(e *audit.Entry) { e.Delivery = "" })
-			}
-			require.Len(t, read(t, l, audit.Filter{}), 6)
-			for range 2 {
-				write(func(e *audit.Entry) { e.Delivery, e.RequestID = "", "" })
-			}
-			require.Len(t, read(t, l, audit.Filter{}), 8)
-		})
-	}
+		// Without a delivery the request id counts, without either every write.
+		for range 2 {
+			write(func(e *audit.Entry) { e.Delivery = "" })
+		}
+		require.Len(t, read(t, l, audit.Filter{}), 6)
+		for range 2 {
+			write(func(e *audit.Entry) { e.Delivery, e.RequestID = "", "" })
+		}
+		require.Len(t, read(t, l, audit.Filter{}), 8)
+	})
 }
 
 func TestManyWritersOfOneDelivery(t *testing.T) {
-	t.Parallel()
-	for name, open := range kinds() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			rdb := open(t)
-			l := audit.New(rdb, audit.Options{})
-			var wg sync.WaitGroup
-			for range 20 {
-				wg.Go(func() {
-					for i := range 5 {
-						if err := l.Write(t.Context(), blocked("acme", "k", fmt.Sprint(i))); err != nil {
-							t.Error(err)
-						}
+	onEachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		t.Helper()
+		l := audit.New(rdb, audit.Options{})
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				for i := range 5 {
+					if err := l.Write(t.Context(), blocked("acme", "k", fmt.Sprint(i))); err != nil {
+						t.Error(err)
 					}
-				})
-			}
-			wg.Wait()
-			require.Len(t, read(t, l, audit.Filter{}), 5)
-		})
-	}
+				}
+			})
+		}
+		wg.Wait()
+		require.Len(t, read(t, l, audit.Filter{}), 5)
+	})
 }
 
 func TestFilters(t *testing.T) {
-	t.Parallel()
-	for name, open := range kinds() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			rdb := open(t)
-			l := audit.New(rdb, audit.Options{})
-			write := func(tenant, key string, change func(e *audit.Entry)) {
-				e := blocked(tenant, key, key)
-				change(&e)
-				require.NoError(t, l.Write(t.Context(), e))
-			}
-			write("acme", "a", func(*audit.Entry) {})
-			write("acme", "b", func(e *audit.Entry) { e.Project = "infra" })
-			write("{b}eta", "c", func(e *audit.Entry) { e.Pipeline = "migrate" })
-			write("acme", "d", func(e *audit.Entry) { e.RootCause = audit.Redelivery })
-			write("{b}eta", "e", func(e *audit.Entry) { e.Decision = audit.Rejected })
-			for _, tc := range []struct {
-				filter audit.Filter
-				want   string
-			}{
-				{audit.Filter{Oldest: true}, "a b c d e"},
-				{audit.Filter{Tenant: "acme", Oldest: true}, "a b d"},
-				{audit.Filter{Tenant: "nobody"}, ""},
-				{audit.Filter{Project: "infra"}, "b"},
-				{audit.Filter{Pipeline: "migrate"}, "c"},
-				{audit.Filter{RootCause: audit.Redelivery}, "d"},
-				{audit.Filter{Decision: audit.Rejected}, "e"},
-				{audit.Filter{Key: "a"}, "a"},
-				{audit.Filter{Limit: 2, Tenant: "acme", Oldest: true}, "a b"},
-				{audit.Filter{Limit: 1, Tenant: "acme"}, "d"},
-				{audit.Filter{Since: time.Now().Add(time.Minute)}, ""},
-				{audit.Filter{Until: time.Now().Add(-time.Minute)}, ""},
-				{audit.Filter{Since: time.Now().Add(-time.Minute), Until: time.Now().Add(time.Minute), Oldest: true}, "a b c d e"},
-			} {
-				got := strings.Fields(keys(read(t, l, tc.filter)))
-				// Of two tenants in one millisecond either may come first.
-				slices.Sort(got)
-				require.Equal(t, tc.want, strings.Join(got, " "), "%+v", tc.filter)
-			}
-			tenants, err := l.Tenants(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, []string{"acme", "{b}eta"}, tenants)
-		})
-	}
+	onEachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		t.Helper()
+		l := audit.New(rdb, audit.Options{})
+		write := func(tenant, key string, change func(e *audit.Entry)) {
+			e := blocked(tenant, key, key)
+			change(&e)
+			require.NoError(t, l.Write(t.Context(), e))
+		}
+		write("acme", "a", func(*audit.Entry) {})
+		write("acme", "b", func(e *audit.Entry) { e.Project = "infra" })
+		write("{b}eta", "c", func(e *audit.Entry) { e.Pipeline = "migrate" })
+		write("acme", "d", func(e *audit.Entry) { e.RootCause = audit.Redelivery })
+		write("{b}eta", "e", func(e *audit.Entry) { e.Decision = audit.Rejected })
+		for _, tc := range []struct {
+			filter audit.Filter
+			want   string
+		}{
+			{audit.Filter{Oldest: true}, "a b c d e"},
+			{audit.Filter{Tenant: "acme", Oldest: true}, "a b d"},
+			{audit.Filter{Tenant: "nobody"}, ""},
+			{audit.Filter{Project: "infra"}, "b"},
+			{audit.Filter{Pipeline: "migrate"}, "c"},
+			{audit.Filter{RootCause: audit.Redelivery}, "d"},
+			{audit.Filter{Decision: audit.Rejected}, "e"},
+			{audit.Filter{Key: "a"}, "a"},
+			{audit.Filter{Limit: 2, Tenant: "acme", Oldest: true}, "a b"},
+			{audit.Filter{Limit: 1, Tenant: "acme"}, "d"},
+			{audit.Filter{Since: time.Now().Add(time.Minute)}, ""},
+			{audit.Filter{Until: time.Now().Add(-time.Minute)}, ""},
+			{audit.Filter{Since: time.Now().Add(-time.Minute), Until: time.Now().Add(time.Minute), Oldest: true}, "a b c d e"},
+		} {
+			got := strings.Fields(keys(read(t, l, tc.filter)))
+			// Of two tenants in one millisecond either may come first.
+			slices.Sort(got)
+			require.Equal(t, tc.want, strings.Join(got, " "), "%+v", tc.filter)
+		}
+		tenants, err := l.Tenants(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{"acme", "{b}eta"}, tenants)
+	})
 }
 
 func TestReadsPageByPage(t *testing.T) {
-	t.Parallel()
-	for name, open := range kinds() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			rdb := open(t)
-			l := audit.New(rdb, audit.Options{})
-			const each = 450 // more than two pages
-			for i := range each {
-				for _, tenant := range []string{"a", "b"} {
-					require.NoError(t, l.Write(t.Context(), blocked(tenant, fmt.Sprintf("%03d", i), fmt.Sprint(i))))
+	onEachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		t.Helper()
+		l := audit.New(rdb, audit.Options{})
+		const each = 450 // more than two pages
+		for i := range each {
+			for _, tenant := range []string{"a", "b"} {
+				require.NoError(t, l.Write(t.Context(), blocked(tenant, fmt.Sprintf("%03d", i), fmt.Sprint(i))))
+			}
+		}
+		for _, oldest := range []bool{false, true} {
+			seen := make(map[string]bool)
+			last := ""
+			for _, e := range read(t, l, audit.Filter{Oldest: oldest}) {
+				seen[e.Tenant+e.Key] = true
+				if e.Tenant == "a" {
+					require.True(t, last == "" || (last < e.Key) == oldest, "%s after %s", e.Key, last)
+					last = e.Key
 				}
 			}
-			for _, oldest := range []bool{false, true} {
-				seen := make(map[string]bool)
-				last := ""
-				for _, e := range read(t, l, audit.Filter{Oldest: oldest}) {
-					seen[e.Tenant+e.Key] = true
-					if e.Tenant == "a" {
-						require.True(t, last == "" || (last < e.Key) == oldest, "%s after %s", e.Key, last)
-						last = e.Key
-					}
-				}
-				require.Len(t, seen, 2*each)
-			}
-			var out bytes.Buffer
-			n, err := l.Export(t.Context(), &out, audit.Filter{Tenant: "b"})
-			require.NoError(t, err)
-			require.Equal(t, each, n)
-			dec := json.NewDecoder(&out)
-			for i := range each {
-				var e audit.Entry
-				require.NoError(t, dec.Decode(&e))
-				require.Equal(t, fmt.Sprintf("%03d", i), e.Key)
-			}
-			require.False(t, dec.More())
-		})
-	}
+			require.Len(t, seen, 2*each)
+		}
+		var out bytes.Buffer
+		n, err := l.Export(t.Context(), &out, audit.Filter{Tenant: "b"})
+		require.NoError(t, err)
+		require.Equal(t, each, n)
+		dec := json.NewDecoder(&out)
+		for i := range each {
+			var e audit.Entry
+			require.NoError(t, dec.Decode(&e))
+			require.Equal(t, fmt.Sprintf("%03d", i), e.Key)
+		}
+		require.False(t, dec.More())
+	})
 }
 
 func TestBounded(t *testing.T) {
-	t.Parallel()
-	for name, open := range kinds() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			rdb := open(t)
-			const most = 300
-			l := audit.New(rdb, audit.Options{Entries: most})
-			for i := range 3 * most {
-				require.NoError(t, l.Write(t.Context(), blocked("acme", fmt.Sprint(i), fmt.Sprint(i))))
-			}
-			got := read(t, l, audit.Filter{})
-			require.GreaterOrEqual(t, len(got), most)
-			require.LessOrEqual(t, len(got), most+100, "Redis drops whole nodes of a hundred entries")
-			require.Equal(t, fmt.Sprint(3*most-1), got[0].Key, "the newest stays")
-			require.EqualValues(t, most, rdb.ZCard(t.Context(), "belay:audit:{acme}:seen").Val())
-			for _, key := range []string{"belay:audit:{acme}", "belay:audit:{acme}:seen"} {
-				require.Positive(t, rdb.PTTL(t.Context(), key).Val(), key)
-			}
-		})
-	}
+	onEachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		t.Helper()
+		const most = 300
+		l := audit.New(rdb, audit.Options{Entries: most})
+		for i := range 3 * most {
+			require.NoError(t, l.Write(t.Context(), blocked("acme", fmt.Sprint(i), fmt.Sprint(i))))
+		}
+		got := read(t, l, audit.Filter{})
+		require.GreaterOrEqual(t, len(got), most)
+		require.LessOrEqual(t, len(got), most+100, "Redis drops whole nodes of a hundred entries")
+		require.Equal(t, fmt.Sprint(3*most-1), got[0].Key, "the newest stays")
+		require.EqualValues(t, most, rdb.ZCard(t.Context(), "belay:audit:{acme}:seen").Val())
+		for _, key := range []string{"belay:audit:{acme}", "belay:audit:{acme}:seen"} {
+			require.Positive(t, rdb.PTTL(t.Context(), key).Val(), key)
+		}
+	})
 }
 
 func TestLongTextsAreCut(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"belay.run/internal/audit"
@@ -13,59 +14,55 @@ import (
 )
 
 func TestStats(t *testing.T) {
-	t.Parallel()
-	for name, open := range kinds() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			rdb := open(t)
-			l, m := audit.New(rdb, audit.Options{}), audit.NewMeter(rdb)
-			claim := func(o dedup.Observation) { m.Claimed(&o) }
-			for range 3 {
-				claim(dedup.Observation{Key: dedup.Key{Tenant: "acme", Project: "web", Pipeline: "deploy", Name: "k"}, Decision: dedup.Granted, Took: time.Millisecond})
-			}
-			// A step of that pipeline, and what is no new run.
-			claim(dedup.Observation{
-				Key: dedup.Key{Tenant: "acme", Project: "web", Name: "k"}, Owner: dedup.Owner{WorkflowID: "acme/web/deploy/k/x/y"},
-				Decision: dedup.Granted, Took: time.Millisecond,
-			})
-			claim(dedup.Observation{Key: dedup.Key{Tenant: "acme", Project: "web", Pipeline: "deploy"}, Decision: dedup.Resumed, Took: time.Millisecond})
-			claim(dedup.Observation{Key: dedup.Key{Tenant: "acme", Project: "web", Pipeline: "deploy"}, Decision: dedup.Duplicate, Local: true, Took: time.Microsecond})
-			claim(dedup.Observation{Key: dedup.Key{Tenant: "acme", Project: "web", Pipeline: "deploy"}, Err: dedup.ErrNotOwner, Took: time.Hour})
-			claim(dedup.Observation{Key: dedup.Key{Tenant: "quiet", Project: "p", Pipeline: "q"}, Decision: dedup.Granted, Took: time.Millisecond})
-			require.NoError(t, m.Flush(t.Context()))
-			require.NoError(t, m.Flush(t.Context()), "nothing is counted twice")
-
-			e := blocked("acme", "k", "d1")
-			require.NoError(t, l.Write(t.Context(), e))
-			require.NoError(t, l.Write(t.Context(), e), "nor an entry")
-			e.Delivery, e.RootCause, e.Decision = "d2", audit.Redelivery, audit.Rejected
-			require.NoError(t, l.Write(t.Context(), e))
-			e.Delivery, e.Decision = "d3", audit.Rerun
-			require.NoError(t, l.Write(t.Context(), e))
-
-			s, err := l.Stats(t.Context(), audit.StatsFilter{Since: time.Now().Add(-time.Hour)})
-			require.NoError(t, err)
-			require.Equal(t, []audit.PipelineStats{{
-				Tenant: "acme", Project: "web", Pipeline: "deploy", Granted: 4, Blocked: 2, BlockedRate: 1.0 / 3,
-				RootCauses: map[audit.Cause]int64{audit.DoubleTrigger: 1, audit.Redelivery: 1},
-				Decisions:  map[audit.Decision]int64{audit.Attached: 1, audit.Rejected: 1, audit.Rerun: 1},
-			}, {
-				Tenant: "quiet", Project: "p", Pipeline: "q", Granted: 1,
-				RootCauses: map[audit.Cause]int64{}, Decisions: map[audit.Decision]int64{},
-			}}, s.Pipelines)
-			require.Len(t, s.Overhead, 2)
-			require.Equal(t, audit.TierLocal, s.Overhead[0].Tier)
-			require.EqualValues(t, 1, s.Overhead[0].Claims)
-			require.InEpsilon(t, 1e-6, s.Overhead[0].P50, 0.25)
-			require.EqualValues(t, 6, s.Overhead[1].Claims)
-			require.InEpsilon(t, 1e-3, s.Overhead[1].P99, 0.25)
-			require.InEpsilon(t, 1e-3, s.Overhead[1].Mean, 0.01)
-
-			s, err = l.Stats(t.Context(), audit.StatsFilter{Tenant: "acme", Pipeline: "other"})
-			require.NoError(t, err)
-			require.Empty(t, s.Pipelines)
+	onEachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		t.Helper()
+		l, m := audit.New(rdb, audit.Options{}), audit.NewMeter(rdb)
+		claim := func(o dedup.Observation) { m.Claimed(&o) }
+		for range 3 {
+			claim(dedup.Observation{Key: dedup.Key{Tenant: "acme", Project: "web", Pipeline: "deploy", Name: "k"}, Decision: dedup.Granted, Took: time.Millisecond})
+		}
+		// A step of that pipeline, and what is no new run.
+		claim(dedup.Observation{
+			Key: dedup.Key{Tenant: "acme", Project: "web", Name: "k"}, Owner: dedup.Owner{WorkflowID: "acme/web/deploy/k/x/y"},
+			Decision: dedup.Granted, Took: time.Millisecond,
 		})
-	}
+		claim(dedup.Observation{Key: dedup.Key{Tenant: "acme", Project: "web", Pipeline: "deploy"}, Decision: dedup.Resumed, Took: time.Millisecond})
+		claim(dedup.Observation{Key: dedup.Key{Tenant: "acme", Project: "web", Pipeline: "deploy"}, Decision: dedup.Duplicate, Local: true, Took: time.Microsecond})
+		claim(dedup.Observation{Key: dedup.Key{Tenant: "acme", Project: "web", Pipeline: "deploy"}, Err: dedup.ErrNotOwner, Took: time.Hour})
+		claim(dedup.Observation{Key: dedup.Key{Tenant: "quiet", Project: "p", Pipeline: "q"}, Decision: dedup.Granted, Took: time.Millisecond})
+		require.NoError(t, m.Flush(t.Context()))
+		require.NoError(t, m.Flush(t.Context()), "nothing is counted twice")
+
+		e := blocked("acme", "k", "d1")
+		require.NoError(t, l.Write(t.Context(), e))
+		require.NoError(t, l.Write(t.Context(), e), "nor an entry")
+		e.Delivery, e.RootCause, e.Decision = "d2", audit.Redelivery, audit.Rejected
+		require.NoError(t, l.Write(t.Context(), e))
+		e.Delivery, e.Decision = "d3", audit.Rerun
+		require.NoError(t, l.Write(t.Context(), e))
+
+		s, err := l.Stats(t.Context(), audit.StatsFilter{Since: time.Now().Add(-time.Hour)})
+		require.NoError(t, err)
+		require.Equal(t, []audit.PipelineStats{{
+			Tenant: "acme", Project: "web", Pipeline: "deploy", Granted: 4, Blocked: 2, BlockedRate: 1.0 / 3,
+			RootCauses: map[audit.Cause]int64{audit.DoubleTrigger: 1, audit.Redelivery: 1},
+			Decisions:  map[audit.Decision]int64{audit.Attached: 1, audit.Rejected: 1, audit.Rerun: 1},
+		}, {
+			Tenant: "quiet", Project: "p", Pipeline: "q", Granted: 1,
+			RootCauses: map[audit.Cause]int64{}, Decisions: map[audit.Decision]int64{},
+		}}, s.Pipelines)
+		require.Len(t, s.Overhead, 2)
+		require.Equal(t, audit.TierLocal, s.Overhead[0].Tier)
+		require.EqualValues(t, 1, s.Overhead[0].Claims)
+		require.InEpsilon(t, 1e-6, s.Overhead[0].P50, 0.25)
+		require.EqualValues(t, 6, s.Overhead[1].Claims)
+		require.InEpsilon(t, 1e-3, s.Overhead[1].P99, 0.25)
+		require.InEpsilon(t, 1e-3, s.Overhead[1].Mean, 0.01)
+
+		s, err = l.Stats(t.Context(), audit.StatsFilter{Tenant: "acme", Pipeline: "other"})
+		require.NoError(t, err)
+		require.Empty(t, s.Pipelines)
+	})
 }
 
 func TestCountsAreBounded(t *testing.T) {
