@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
+
+	"belay.run/internal/telemetry"
 )
 
 // Defaults and bounds.
@@ -68,11 +70,7 @@ func New(rdb redis.UniversalClient, opts Options) *Log {
 	opts.Entries = cmp.Or(opts.Entries, EntriesDefault)
 	opts.Retention = cmp.Or(opts.Retention, RetentionDefault)
 	opts.Timeout = cmp.Or(opts.Timeout, TimeoutDefault)
-	log := opts.Logger
-	if log == nil {
-		log = zap.NewNop()
-	}
-	return &Log{rdb: rdb, opts: opts, log: log, tenants: make(map[string]bool)}
+	return &Log{rdb: rdb, opts: opts, log: telemetry.OrNop(opts.Logger), tenants: make(map[string]bool)}
 }
 
 // Write adds an entry, once for each delivery of a request, and logs a duplicate
