@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,6 +25,10 @@ const (
 
 // maxInput is how long the text of an input may be, in bytes.
 const maxInput = 64 << 10
+
+// maxExact is the largest whole number that stays itself in JSON, in which runs
+// keep their inputs: of those beyond it, two would be one, and have one key.
+const maxExact = 1<<53 - 1
 
 // Input is a declared input of a pipeline. Its values are string, int, float64
 // or bool, by Type.
@@ -92,7 +97,7 @@ func (c *checker) value(in Input, n *yaml.Node, what string) (any, bool) {
 	case in.Type == stringType:
 		hint = quoteHint(n)
 	case tag == "!!int":
-		hint = "write it in decimal digits, without a leading 0"
+		hint = cmp.Or(hintExact(in.Type, n.Value), "write it in decimal digits, without a leading 0")
 	case tag == "!!str":
 		if _, err := parseInput(in.Type, n.Value); err == nil {
 			hint = "remove the quotes"
@@ -119,7 +124,7 @@ func parseInput(typ, s string) (any, error) {
 	switch typ {
 	case intType:
 		i, err := decimal(s)
-		if err != nil || i == math.MaxInt || i == math.MinInt {
+		if err != nil || i < -maxExact || i > maxExact {
 			return nil, fmt.Errorf("%s is no whole number", quote(s))
 		}
 		return i, nil
@@ -139,6 +144,14 @@ func parseInput(typ, s string) (any, error) {
 		return nil, fmt.Errorf("%s is neither true nor false", quote(s))
 	}
 	return s, nil
+}
+
+// hintExact says what to do about a whole number that is too large.
+func hintExact(typ, s string) string {
+	if _, err := decimal(s); typ != intType || err != nil {
+		return ""
+	}
+	return fmt.Sprintf("whole numbers go up to %d: make the input a string", maxExact)
 }
 
 func (in Input) allows(v any) bool { return len(in.Enum) == 0 || slices.Contains(in.Enum, v) }
@@ -220,7 +233,7 @@ func (in Input) take(s string) (v any, hint string, err error) {
 		return nil, "", errors.New("it holds the character NUL")
 	}
 	if v, err = parseInput(in.Type, s); err != nil {
-		return nil, "", fmt.Errorf("expected %s, found %s", typeName(in.Type), quote(s))
+		return nil, hintExact(in.Type, s), fmt.Errorf("expected %s, found %s", typeName(in.Type), quote(s))
 	}
 	if !in.allows(v) {
 		return nil, in.nearest(v), fmt.Errorf("expected %s, found %s", in.choices(), quote(s))

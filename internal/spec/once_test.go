@@ -116,7 +116,7 @@ func TestDedupKey(t *testing.T) {
 	for want, inputs := range map[string]map[string]string{
 		"v1-acme/web/p/3/0.5/false/none":                       nil,
 		"v2-acme/web/p/-7/2/true/x y":                          {"tag": "v2", "n": "-7", "ratio": "2.0", "on": "TRUE", "note": "x y"},
-		"v1-acme/web/p/9007199254740992/1e+21/false/":          {"n": "9007199254740993", "ratio": "1e21", "note": ""},
+		"v1-acme/web/p/9007199254740991/1e+21/false/":          {"n": "9007199254740991", "ratio": "1e21", "note": ""},
 		"${{ run.id }}-acme/web/p/3/0.0000001/false/${{ bad }": {"tag": "${{ run.id }}", "ratio": "1e-7", "note": "${{ bad }"},
 	} {
 		plan, err := file.Plan(inputs)
@@ -185,7 +185,8 @@ func TestFingerprint(t *testing.T) {
 		{"tag": "\xff"},
 		{"tag": "<&>"},
 		{"n": "4"},
-		{"n": "9007199254740993"},
+		{"n": "9007199254740990"},
+		{"n": "9007199254740991"},
 		{"ratio": "3"},
 		{"on": "true"},
 		{"note": ""},

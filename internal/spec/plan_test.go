@@ -179,6 +179,11 @@ p.yaml: unknown input "zzz" (it has tag, count, ratio, on, env and note)
 	_, err = file.Plan(map[string]string{"tag": "a\x00b", "count": "0x10"})
 	require.EqualError(t, err, "p.yaml: the input tag: it holds the character NUL\n"+
 		`p.yaml: the input count: expected a whole number, found "0x10"`)
+	for _, beyond := range []string{"9007199254740992", "-9007199254740992", "99999999999999999999", "-99999999999999999999"} {
+		_, err = file.Plan(map[string]string{"tag": "", "count": beyond})
+		require.EqualError(t, err, `p.yaml: the input count: expected a whole number, found "`+beyond+
+			`" (whole numbers go up to 9007199254740991: make the input a string)`)
+	}
 	_, err = file.Plan(map[string]string{"count": "1", "tag": strings.Repeat("x", 65<<10)})
 	require.ErrorContains(t, err, "66560 bytes long, at most 65536 are allowed")
 
