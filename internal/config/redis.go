@@ -25,6 +25,22 @@ func NewRedis(rawURL string) (redis.UniversalClient, error) {
 	if rawURL == "" {
 		return nil, nil //nolint:nilnil // no Redis is a way to run
 	}
+	open, err := redisClient(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	return open(), nil
+}
+
+// checkRedisURL says what is wrong with a URL.
+func checkRedisURL(rawURL string) error {
+	_, err := redisClient(rawURL)
+	return err
+}
+
+// redisClient is how to make the client. A check stops short of it: one with
+// ?min_idle_conns= begins to connect as soon as it is made.
+func redisClient(rawURL string) (open func() redis.UniversalClient, err error) {
 	u, err := readRedisURL(rawURL)
 	if err != nil {
 		return nil, err
@@ -32,40 +48,14 @@ func NewRedis(rawURL string) (redis.UniversalClient, error) {
 	switch u.kind {
 	case redisCluster:
 		opts, err := u.clusterOptions()
-		if err != nil {
-			return nil, err
-		}
-		return redis.NewClusterClient(opts), nil
+		return func() redis.UniversalClient { return redis.NewClusterClient(opts) }, err
 	case redisSentinel:
 		opts, err := u.sentinelOptions()
-		if err != nil {
-			return nil, err
-		}
-		return redis.NewFailoverClient(opts), nil
+		return func() redis.UniversalClient { return redis.NewFailoverClient(opts) }, err
 	case redisSingle:
 	}
 	opts, err := u.options()
-	if err != nil {
-		return nil, err
-	}
-	return redis.NewClient(opts), nil
-}
-
-// checkRedisURL says what is wrong with a URL.
-func checkRedisURL(rawURL string) error {
-	u, err := readRedisURL(rawURL)
-	if err != nil {
-		return err
-	}
-	switch u.kind {
-	case redisCluster:
-		_, err = u.clusterOptions()
-	case redisSentinel:
-		_, err = u.sentinelOptions()
-	case redisSingle:
-		_, err = u.options()
-	}
-	return err
+	return func() redis.UniversalClient { return redis.NewClient(opts) }, err
 }
 
 // PingRedis returns an [UnreachableError] unless Redis answers.
@@ -89,10 +79,7 @@ func (u *redisTarget) options() (*redis.Options, error) {
 	if opts.TLSConfig, err = u.tls.config(u.secure, u.host()); err != nil {
 		return nil, u.wrong(err)
 	}
-	setUnlessGiven(&opts.DialTimeout, redisDialTimeout)
-	setUnlessGiven(&opts.ReadTimeout, redisCallTimeout)
-	setUnlessGiven(&opts.WriteTimeout, redisCallTimeout)
-	setUnlessGiven(&opts.PoolTimeout, redisPoolTimeout)
+	boundCalls(&opts.DialTimeout, &opts.ReadTimeout, &opts.WriteTimeout, &opts.PoolTimeout)
 	setUnlessGiven(&opts.MaxRetries, redisRetries)
 	opts.ContextTimeoutEnabled = true
 	opts.MaintNotificationsConfig = noMaintenance()
@@ -113,10 +100,7 @@ func (u *redisTarget) clusterOptions() (*redis.ClusterOptions, error) {
 	if opts.TLSConfig, err = u.tls.config(u.secure, ""); err != nil {
 		return nil, u.wrong(err)
 	}
-	setUnlessGiven(&opts.DialTimeout, redisDialTimeout)
-	setUnlessGiven(&opts.ReadTimeout, redisCallTimeout)
-	setUnlessGiven(&opts.WriteTimeout, redisCallTimeout)
-	setUnlessGiven(&opts.PoolTimeout, redisPoolTimeout)
+	boundCalls(&opts.DialTimeout, &opts.ReadTimeout, &opts.WriteTimeout, &opts.PoolTimeout)
 	opts.ContextTimeoutEnabled = true
 	opts.MaintNotificationsConfig = noMaintenance()
 	return opts, nil
@@ -134,10 +118,7 @@ func (u *redisTarget) sentinelOptions() (*redis.FailoverOptions, error) {
 	if opts.TLSConfig, err = u.tls.config(u.secure, ""); err != nil {
 		return nil, u.wrong(err)
 	}
-	setUnlessGiven(&opts.DialTimeout, redisDialTimeout)
-	setUnlessGiven(&opts.ReadTimeout, redisCallTimeout)
-	setUnlessGiven(&opts.WriteTimeout, redisCallTimeout)
-	setUnlessGiven(&opts.PoolTimeout, redisPoolTimeout)
+	boundCalls(&opts.DialTimeout, &opts.ReadTimeout, &opts.WriteTimeout, &opts.PoolTimeout)
 	setUnlessGiven(&opts.MaxRetries, redisRetries)
 	opts.ContextTimeoutEnabled = true
 	return opts, nil
@@ -147,6 +128,14 @@ func (u *redisTarget) sentinelOptions() (*redis.FailoverOptions, error) {
 // plain servers only log that they do not know the command.
 func noMaintenance() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+// boundCalls sets the timeouts that the URL does not set.
+func boundCalls(dial, read, write, pool *time.Duration) {
+	setUnlessGiven(dial, redisDialTimeout)
+	setUnlessGiven(read, redisCallTimeout)
+	setUnlessGiven(write, redisCallTimeout)
+	setUnlessGiven(pool, redisPoolTimeout)
 }
 
 func setUnlessGiven[T comparable](field *T, v T) {
