@@ -141,9 +141,9 @@ func (c *Claims) decide(ctx context.Context, in *Claiming, claim dedup.Claim) (v
 		if answer.Alive {
 			return v, nil, nil
 		}
-		dead = &v.Record
 		if answer.State() != dedup.Completed {
-			claim.Dead = v.Record.Token
+			held := v.Record // v is the next verdict soon
+			dead, claim.Dead = &held, held.Token
 			continue
 		}
 		// It did its work and only could not say so.

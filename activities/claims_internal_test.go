@@ -8,9 +8,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/grpc"
 
 	"belay.run/internal/audit"
 	"belay.run/internal/dedup"
+	"belay.run/internal/liveness"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 )
@@ -64,6 +69,32 @@ type entries []audit.Entry
 func (e *entries) Write(_ context.Context, entry audit.Entry) error {
 	*e = append(*e, entry)
 	return nil
+}
+
+// forgetful is a Temporal that knows of no run.
+type forgetful struct {
+	workflowservice.WorkflowServiceClient
+}
+
+// connection is a client of a Temporal.
+type connection struct {
+	client.Client
+
+	to workflowservice.WorkflowServiceClient
+}
+
+func (c connection) WorkflowService() workflowservice.WorkflowServiceClient { return c.to }
+
+func (forgetful) DescribeWorkflowExecution(
+	context.Context, *workflowservice.DescribeWorkflowExecutionRequest, ...grpc.CallOption,
+) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return nil, serviceerror.NewNotFound("no such run")
+}
+
+func (forgetful) ListWorkflowExecutions(
+	context.Context, *workflowservice.ListWorkflowExecutionsRequest, ...grpc.CallOption,
+) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	return &workflowservice.ListWorkflowExecutionsResponse{}, nil
 }
 
 func claimsOver(b *book) (*Claims, *entries) {
@@ -159,6 +190,24 @@ func TestClaimStep(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, grant.result.DuplicateOf)
 		require.Empty(t, *log)
+	})
+
+	t.Run("AuditsFromWhomItTookOver", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			theirs, mine := verdict(dedup.InFlight, dedup.Running), verdict(dedup.Granted, dedup.Running)
+			theirs.Expired, theirs.Record.Token, mine.Record.Owner = true, 7, dedup.Owner{WorkflowID: "mine"}
+			b := &book{verdicts: []dedup.Verdict{theirs, mine}}
+			c, log := claimsOver(b)
+			c.alive = liveness.New(connection{to: forgetful{}}, "")
+			grant, err := c.claimStep(t.Context(), claimingStep(), nil)
+			require.NoError(t, err)
+			require.Equal(t, "mine", grant.held.Owner.WorkflowID)
+			require.Equal(t, int64(7), b.claims[1].Dead)
+			require.Len(t, *log, 1)
+			require.Equal(t, audit.Takeover, (*log)[0].Decision)
+			require.Equal(t, "w", (*log)[0].Owner)
+		})
 	})
 
 	t.Run("RefusesTheKeyOfAnotherNodeOfItsRun", func(t *testing.T) {
