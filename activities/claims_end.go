@@ -23,10 +23,14 @@ func reached(err error) bool {
 }
 
 // newest is the run id of the newest execution of a run: a reset begins another
-// under its key.
+// under its key. Of a run that Temporal knows no more it is the one last known.
 func (c *Claims) newest(ctx context.Context, owner dedup.Owner) (string, error) {
 	resp, err := c.Client.DescribeWorkflowExecution(ctx, owner.WorkflowID, "")
-	if err != nil {
+	var gone *serviceerror.NotFound
+	switch {
+	case errors.As(err, &gone):
+		return owner.RunID, nil
+	case err != nil:
 		return "", fmt.Errorf("looking for run %s: %w", owner.WorkflowID, err)
 	}
 	if info := resp.GetWorkflowExecutionInfo(); info.GetFirstRunId() == owner.RunKey {
@@ -40,7 +44,7 @@ func (c *Claims) newest(ctx context.Context, owner dedup.Owner) (string, error) 
 func (c *Claims) endOf(ctx context.Context, owner dedup.Owner) (*RunEnd, error) {
 	runID, err := c.newest(ctx, owner)
 	if err != nil {
-		runID = owner.RunID
+		return nil, err
 	}
 	var doc run.Document
 	end := &RunEnd{RunID: runID}

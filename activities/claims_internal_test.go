@@ -261,6 +261,23 @@ func TestKeepStopsWhatIsAnothers(t *testing.T) {
 	})
 }
 
+// away is a client whose Temporal cannot be reached.
+type away struct{ client.Client }
+
+func (away) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return nil, serviceerror.NewUnavailable("away")
+}
+
+// TestEndOfARunThatCannotBeLookedFor holds that the end of a run is not read from
+// an execution that a reset may have ended.
+func TestEndOfARunThatCannotBeLookedFor(t *testing.T) {
+	t.Parallel()
+	c := NewClaims(ClaimsConfig{Client: away{}})
+	_, err := c.endOf(t.Context(), theirs)
+	var unavailable *serviceerror.Unavailable
+	require.ErrorAs(t, err, &unavailable)
+}
+
 func TestSettleFindsTheClaimOfALostWorker(t *testing.T) {
 	t.Parallel()
 	in := SettleInput{Claiming: *claimingStep(), Result: dedup.Result{Status: run.Failed}}

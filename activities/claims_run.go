@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	"go.uber.org/zap"
 
 	"belay.run/internal/audit"
 	"belay.run/internal/dedup"
@@ -144,7 +145,7 @@ func (c *Claims) identify(ctx context.Context, in *ClaimRunInput) {
 	}
 	first, err := c.firstEvent(ctx, in.Owner.WorkflowID, in.Owner.RunKey)
 	if err != nil {
-		c.Logger.Debug("not known who started a run")
+		c.Logger.Debug("not known who started a run", zap.Error(err))
 		return
 	}
 	in.Request.Sender = first.GetIdentity()
@@ -173,7 +174,7 @@ func (c *Claims) AwaitRun(ctx context.Context, owner dedup.Owner) (*RunEnd, erro
 			return nil, ctx.Err()
 		}
 		if runID, err = c.newest(ctx, owner); err != nil {
-			runID = owner.RunID
+			runID = owner.RunID // that one is closed: the next look asks again
 		}
 	}
 }
