@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -322,6 +323,47 @@ func TestASilentRedisHoldsUpNobody(t *testing.T) {
 	got := read(t, l, audit.Filter{Oldest: true})
 	require.Equal(t, "before meanwhile after", keys(got))
 	require.WithinRange(t, got[1].At, began.Add(-time.Second), ended.Add(time.Second))
+}
+
+func TestWhatIsPutAsideIsWrittenOnceByAllWhoFlush(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var heard atomic.Int32
+	rdb := server.Client(t)
+	l := audit.New(rdb, audit.Options{Later: true, Observe: func(*audit.Entry, bool) { heard.Add(1) }})
+	server.Stop(t)
+	const n = 10
+	for i := range n {
+		require.Error(t, l.Write(t.Context(), blocked("acme", "k", fmt.Sprint(i))))
+	}
+	server.Restart(t)
+	require.Eventually(t, func() bool { return rdb.Ping(t.Context()).Err() == nil }, time.Minute, 10*time.Millisecond)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if err := l.Flush(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	require.Len(t, read(t, l, audit.Filter{Tenant: "acme"}), n)
+	require.EqualValues(t, n, heard.Load())
+}
+
+func TestATenantThatCannotBeNotedCostsNoEntry(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client(t)
+	core, lines := observer.New(zap.InfoLevel)
+	l := audit.New(rdb, audit.Options{Logger: zap.New(core)})
+	require.NoError(t, rdb.Set(t.Context(), "belay:audit-tenants", "no set", 0).Err())
+	require.NoError(t, l.Write(t.Context(), blocked("acme", "k", "d1")), "it is written")
+	require.Len(t, read(t, l, audit.Filter{Tenant: "acme"}), 1)
+	require.Equal(t, 1, lines.FilterMessage("Duplicate task detected").Len())
+	require.Equal(t, 1, lines.FilterMessageSnippet("could not note a tenant").Len())
+	require.NoError(t, rdb.Del(t.Context(), "belay:audit-tenants").Err())
+	require.NoError(t, l.Write(t.Context(), blocked("acme", "k", "d2")))
+	require.Len(t, read(t, l, audit.Filter{}), 2, "the next entry notes it")
 }
 
 func TestARestartedRedisListsItsTenantsAgain(t *testing.T) {

@@ -60,6 +60,10 @@ type Log struct {
 	opts Options
 	log  *zap.Logger
 
+	// flushing is held by whoever writes the backlog: one at a time, since an
+	// entry leaves it only when it is written.
+	flushing sync.Mutex
+
 	mu      sync.Mutex
 	backlog []Entry
 	tenants map[string]bool
@@ -108,28 +112,28 @@ func (l *Log) add(ctx context.Context, e *Entry) (fresh bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("writing an audit entry: %w", explain(err))
 	}
-	if err := l.enlist(ctx, e.Tenant, n == 1); err != nil {
-		return n > 0, err
-	}
+	l.enlist(ctx, e.Tenant, n == 1)
 	return n > 0, nil
 }
 
 // enlist notes that a tenant has a stream: once in this process, and again where
-// the stream is new, since Redis may have lost its memory.
-func (l *Log) enlist(ctx context.Context, tenant string, again bool) error {
+// the stream is new, since Redis may have lost its memory. The entry is written
+// all the same where that fails, and the next one of the tenant tries again.
+func (l *Log) enlist(ctx context.Context, tenant string, again bool) {
 	l.mu.Lock()
 	known := l.tenants[tenant]
 	l.mu.Unlock()
 	if known && !again {
-		return nil
+		return
 	}
-	if err := l.rdb.SAdd(ctx, tenantsKey, tenant).Err(); err != nil {
-		return fmt.Errorf("noting tenant %s for the audit: %w", tenant, explain(err))
+	err := l.rdb.SAdd(ctx, tenantsKey, tenant).Err()
+	if err != nil {
+		l.log.Warn("could not note a tenant of the audit; its next entry tries again",
+			zap.String("tenant", tenant), zap.Error(explain(err)))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tenants[tenant] = true
-	return nil
+	l.tenants[tenant] = err == nil
 }
 
 // explain gives errors of Redis that people can do something about their words.
@@ -181,6 +185,8 @@ func (l *Log) lose(e *Entry) {
 // Flush writes the entries that were put aside, the oldest first, and stops at
 // the first that still cannot be written.
 func (l *Log) Flush(ctx context.Context) error {
+	l.flushing.Lock()
+	defer l.flushing.Unlock()
 	for {
 		l.mu.Lock()
 		if len(l.backlog) == 0 {
