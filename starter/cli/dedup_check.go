@@ -12,7 +12,6 @@ import (
 
 	"belay.run/internal/dedup"
 	"belay.run/internal/durations"
-	"belay.run/internal/expr"
 	"belay.run/internal/liveness"
 	"belay.run/internal/spec"
 	"belay.run/internal/tree"
@@ -102,12 +101,9 @@ func (a *app) question(f *checkFlags, argv []string) (*question, error) {
 		return nil, err
 	}
 	if f.dedupKey != "" {
-		if plan.Dedup == nil {
-			plan.Dedup = spec.DefaultDedup(f.dedupKey)
+		if err := giveKey(plan, f.dedupKey); err != nil {
+			return nil, err
 		}
-		own := *plan.Dedup
-		own.Key = expr.Literal(f.dedupKey)
-		plan.Dedup = &own
 	}
 	q := &question{pipeline: plan.Name, requestID: f.requestID, dedup: plan.Dedup, timeout: plan.Timeout}
 	name, err := plan.DedupKey(f.tenant, f.project)

@@ -59,16 +59,9 @@ type begun struct {
 // withKey evaluates the key of the pipeline, if it has one.
 func (r *request) withKey(plan *spec.Plan) error {
 	if r.input.DedupKey != "" {
-		if err := spec.CheckKey(r.input.DedupKey); err != nil {
-			return usage("--dedup-key: %v", err)
+		if err := giveKey(plan, r.input.DedupKey); err != nil {
+			return err
 		}
-		given := spec.DefaultDedup(r.input.DedupKey)
-		if plan.Dedup != nil {
-			key := given.Key
-			*given = *plan.Dedup
-			given.Key, given.Env = key, nil
-		}
-		plan.Dedup = given
 	}
 	key, err := plan.DedupKey(r.input.Tenant, r.input.Project)
 	if err != nil {
@@ -88,6 +81,21 @@ func (r *request) withKey(plan *spec.Plan) error {
 	if r.input.OnDuplicate != "" {
 		r.keyed.onDuplicate = r.input.OnDuplicate
 	}
+	return nil
+}
+
+// giveKey puts the key of --dedup-key in the place of the one that the file gives.
+func giveKey(plan *spec.Plan, key string) error {
+	if err := spec.CheckKey(key); err != nil {
+		return usage("--dedup-key: %v", err)
+	}
+	given := spec.DefaultDedup(key)
+	if plan.Dedup != nil {
+		own := *plan.Dedup
+		own.Key, own.Env = given.Key, nil
+		given = &own
+	}
+	plan.Dedup = given
 	return nil
 }
 
@@ -208,19 +216,36 @@ func (r *request) look(ctx context.Context) *begun {
 func (r *request) answer(ctx context.Context, record *dedup.Record, own bool) *begun {
 	k := r.keyed
 	b := &begun{ref: runs.Ref{ID: record.Owner.WorkflowID, RunID: record.Owner.RunID}, attached: true, own: own}
-	mismatch := record.Fingerprint != "" && record.Fingerprint != k.fingerprint
+	mismatch := k.mismatch(record)
 	decision := audit.Answered
-	switch {
-	case own && record.State == dedup.Running:
+	if record.State == dedup.Running {
 		decision = audit.Attached
-	case own:
-	case mismatch && k.plan.Dedup.OnMismatch == spec.OnDuplicateReject:
-		decision, b.rejected = audit.Mismatch, true
-	case k.onDuplicate == spec.OnDuplicateReject:
-		decision, b.rejected = audit.Rejected, true
 	}
+	decision = k.refuse(b, mismatch, decision)
 	r.write(ctx, b.ref, record.Request, decision, mismatch, audit.TierRedis)
 	return b
+}
+
+// refuse refuses a duplicate where the file says so, and returns what is audited:
+// decision where it is not refused. A request's own run is never held against it.
+func (k *keyed) refuse(b *begun, mismatch bool, decision audit.Decision) audit.Decision {
+	switch {
+	case b.own:
+		return decision
+	case mismatch && k.plan.Dedup.OnMismatch == spec.OnDuplicateReject:
+		decision = audit.Mismatch
+	case k.onDuplicate == spec.OnDuplicateReject:
+		decision = audit.Rejected
+	default:
+		return decision
+	}
+	b.rejected = true
+	return decision
+}
+
+// mismatch reports whether a claim is that of a run with other inputs.
+func (k *keyed) mismatch(record *dedup.Record) bool {
+	return record.Fingerprint != "" && record.Fingerprint != k.fingerprint
 }
 
 // windowOver reports whether the run that Temporal holds against the start has
@@ -271,18 +296,11 @@ func (r *request) met(ctx context.Context, c *runs.Client, b begun) (begun, erro
 		return begun{}, err
 	}
 	b.own = first.RequestID != "" && first.RequestID == r.input.RequestID
-	mismatch := k.known != nil && k.known.Owner.RunID == b.ref.RunID && k.known.Fingerprint != k.fingerprint
+	mismatch := k.known != nil && k.known.Owner.RunID == b.ref.RunID && k.mismatch(k.known)
 	if k.known == nil {
 		mismatch = r.differs(first)
 	}
-	decision := audit.Attached
-	switch {
-	case b.own:
-	case mismatch && k.plan.Dedup.OnMismatch == spec.OnDuplicateReject:
-		decision, b.rejected = audit.Mismatch, true
-	case k.onDuplicate == spec.OnDuplicateReject:
-		decision, b.rejected = audit.Rejected, true
-	}
+	decision := k.refuse(&b, mismatch, audit.Attached)
 	r.write(ctx, b.ref, dedup.Request{ID: first.RequestID, Sender: first.Sender}, decision, mismatch, audit.TierTemporal)
 	return b, nil
 }
