@@ -210,6 +210,21 @@ func TestFilters(t *testing.T) {
 	})
 }
 
+// An entry may have waited in a worker for Redis to come back. It is of the time
+// of its decision, and of no other.
+func TestAnEntryThatWaitedIsOfTheTimeOfItsDecision(t *testing.T) {
+	t.Parallel()
+	l := audit.New(redistest.Start(t).Client(t), audit.Options{})
+	e := blocked("acme", "k", "d1")
+	e.At = time.Now().UTC().Add(-20 * time.Hour)
+	require.NoError(t, l.Write(t.Context(), e))
+	midnight := e.At.Add(10 * time.Minute)
+	for _, oldest := range []bool{false, true} {
+		require.Equal(t, "k", keys(read(t, l, audit.Filter{Until: midnight, Oldest: oldest})))
+		require.Empty(t, read(t, l, audit.Filter{Since: midnight, Oldest: oldest}))
+	}
+}
+
 func TestReadsPageByPage(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		t.Helper()

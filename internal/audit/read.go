@@ -22,8 +22,8 @@ const (
 	// readTimeout bounds the reading of one page.
 	readTimeout = 5 * time.Second
 	// lateness is how long after its decision an entry may be written and is
-	// still found by the time of the decision.
-	lateness = time.Hour
+	// still found by the time of the decision: Redis may have been away.
+	lateness = 24 * time.Hour
 )
 
 // Filter says which entries to read. Empty fields match all.

@@ -19,7 +19,7 @@ const hoursAtOnce = 64
 // StatsFilter says what to count. Empty fields match all.
 type StatsFilter struct {
 	// Since and Until are widened to whole hours; counts are kept for 32 days.
-	// Until defaults to now.
+	// Until defaults to now, and is no later.
 	Since, Until time.Time
 	Tenant       string
 	Project      string
@@ -63,8 +63,8 @@ type Overhead struct {
 // Stats counts per tenant, project and pipeline, sorted by these.
 func (l *Log) Stats(ctx context.Context, f StatsFilter) (*Stats, error) {
 	now := time.Now()
-	if f.Until.IsZero() {
-		f.Until = now
+	if f.Until.IsZero() || f.Until.After(now) {
+		f.Until = now // each hour is a question to Redis, also one to come
 	}
 	if oldest := now.Add(-countsKept); f.Since.Before(oldest) {
 		f.Since = oldest

@@ -65,6 +65,14 @@ func TestStats(t *testing.T) {
 	})
 }
 
+func TestStatsEndNow(t *testing.T) {
+	t.Parallel()
+	l := audit.New(redistest.Start(t).Client(t), audit.Options{})
+	s, err := l.Stats(t.Context(), audit.StatsFilter{Until: time.Now().Add(90 * 24 * time.Hour)})
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now(), s.Until, time.Hour)
+}
+
 func TestCountsAreBounded(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
