@@ -13,7 +13,7 @@ import (
 // The keys of the audit in Redis. All of one tenant carry the same hash tag, so
 // that Redis Cluster keeps them in one slot and one script writes them all.
 //
-//	belay:audit-tenants              set of the tenants that have a stream
+//	belay:audit-tenants              set of the tenants that ever had a key here
 //	belay:audit:{<tenant>}           stream of entries, each a field "e" of JSON
 //	belay:audit:{<tenant>}:seen      sorted set: marks of deliveries, by time
 //	belay:audit:{<tenant>}:c:<hour>  hash of counts in that hour since 1970

@@ -100,7 +100,7 @@ func (l *Log) Export(ctx context.Context, w io.Writer, f Filter) (int, error) {
 	return n, nil
 }
 
-// Tenants lists the tenants that have entries, sorted.
+// Tenants lists the tenants that ever had entries or claims, sorted.
 func (l *Log) Tenants(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
