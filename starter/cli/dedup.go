@@ -61,12 +61,16 @@ func (f *scopeFlags) key(name string) (dedup.Key, error) {
 	return dedup.Key{Tenant: f.tenant, Project: f.project, Pipeline: f.pipeline, Name: name}, nil
 }
 
-// withRedis opens the Redis that keeps claims and the audit, and does something
-// with it. Temporal is not needed.
-func (a *app) withRedis(ctx context.Context, do func(context.Context, redis.UniversalClient) error) error {
+// needsClaims is why the commands about claims need Redis.
+const needsClaims = "claims and their audit are kept in Redis"
+
+// withRedis opens the Redis that keeps claims, the audit and durations, and does
+// something with it. Temporal is not needed. Where none is configured, the error
+// says why it is needed.
+func (a *app) withRedis(ctx context.Context, why string, do func(context.Context, redis.UniversalClient) error) error {
 	if a.Connect != nil {
 		return a.connected(ctx, func(ctx context.Context, conn *Connection) error {
-			rdb, err := conn.openRedis(ctx)
+			rdb, err := conn.openRedis(ctx, why)
 			if err != nil {
 				return err
 			}
@@ -81,7 +85,7 @@ func (a *app) withRedis(ctx context.Context, do func(context.Context, redis.Univ
 	defer stop()
 	l := &lazy{settings: settings}
 	defer l.close()
-	rdb, err := (&Connection{Redis: l.openRedis}).openRedis(ctx)
+	rdb, err := (&Connection{Redis: l.openRedis}).openRedis(ctx, why)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
@@ -92,7 +96,7 @@ func (a *app) withRedis(ctx context.Context, do func(context.Context, redis.Univ
 // lives.
 func (a *app) withClaims(ctx context.Context, do func(context.Context, *Connection, redis.UniversalClient, *dedup.Claims) error) error {
 	return a.connected(ctx, func(ctx context.Context, conn *Connection) error {
-		rdb, err := conn.openRedis(ctx)
+		rdb, err := conn.openRedis(ctx, needsClaims)
 		if err != nil {
 			return err
 		}
@@ -105,8 +109,9 @@ func (a *app) withClaims(ctx context.Context, do func(context.Context, *Connecti
 	})
 }
 
-// openRedis is a Redis that answers.
-func (c *Connection) openRedis(ctx context.Context) (redis.UniversalClient, error) {
+// openRedis is a Redis that answers. Why it is needed says the error where there
+// is none.
+func (c *Connection) openRedis(ctx context.Context, why string) (redis.UniversalClient, error) {
 	var rdb redis.UniversalClient
 	if c.Redis != nil {
 		var err error
@@ -115,7 +120,7 @@ func (c *Connection) openRedis(ctx context.Context) (redis.UniversalClient, erro
 		}
 	}
 	if rdb == nil {
-		return nil, &ExitError{Code: ExitUsage, Err: errors.New("claims and their audit are kept in Redis, and none is configured"), Hint: "set REDIS_URL to the one that the workers use"}
+		return nil, &ExitError{Code: ExitUsage, Err: errors.New(why + ", and none is configured"), Hint: "set REDIS_URL to the one that the workers use"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, redisPatience)
 	defer cancel()

@@ -91,7 +91,7 @@ func dedupAuditCommand(a *app) *cobra.Command {
 		if err := f.check(time.Now(), flags.Changed("limit")); err != nil {
 			return err
 		}
-		return a.withRedis(cmd.Context(), func(ctx context.Context, rdb redis.UniversalClient) error {
+		return a.withRedis(cmd.Context(), needsClaims, func(ctx context.Context, rdb redis.UniversalClient) error {
 			return a.showAudit(ctx, audit.New(rdb, audit.Options{}), f)
 		})
 	}

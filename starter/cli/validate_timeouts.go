@@ -2,14 +2,13 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
-	"belay.run/internal/config"
+	"github.com/redis/go-redis/v9"
+
 	"belay.run/internal/durations"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
@@ -31,43 +30,12 @@ type suggestion struct {
 	SuggestedWindow float64 `json:"suggested_window_seconds"`
 }
 
-// measured opens the Redis that keeps durations. Temporal is not needed.
+// measured opens the Redis that keeps durations.
 func (a *app) measured(ctx context.Context, do func(context.Context, *durations.Durations) error) error {
-	if a.Connect != nil {
-		return a.connected(ctx, func(ctx context.Context, conn *Connection) error {
-			if conn.Redis == nil {
-				return noRedis()
-			}
-			rdb, err := conn.Redis()
-			if err != nil {
-				return err
-			}
-			if rdb == nil {
-				return noRedis()
-			}
-			return do(ctx, durations.New(rdb))
-		})
-	}
-	settings, err := config.FromEnvironment(os.LookupEnv)
-	if err != nil {
-		return &ExitError{Code: ExitUsage, Err: err}
-	}
-	rdb, err := config.NewRedis(settings.RedisURL)
-	switch {
-	case err != nil:
-		return &ExitError{Code: ExitUsage, Err: fmt.Errorf("REDIS_URL: %w", err)}
-	case rdb == nil:
-		return noRedis()
-	}
-	defer func() { _ = rdb.Close() }()
-	if err := config.PingRedis(ctx, rdb, settings.RedisURL); err != nil {
-		return err
-	}
-	return do(ctx, durations.New(rdb))
-}
-
-func noRedis() error {
-	return &ExitError{Code: ExitUsage, Err: errors.New("--suggest-timeouts needs Redis, which keeps how long runs took"), Hint: "set REDIS_URL"}
+	const why = "--suggest-timeouts needs Redis, which keeps how long runs took"
+	return a.withRedis(ctx, why, func(ctx context.Context, rdb redis.UniversalClient) error {
+		return do(ctx, durations.New(rdb))
+	})
 }
 
 // suggest looks up the pipeline and all its steps.
