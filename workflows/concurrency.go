@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -20,8 +19,6 @@ const (
 	// askAgain is how often one that waits asks its group anew. That changes
 	// nothing, unless somebody has terminated the group's workflow.
 	askAgain = 5 * time.Minute
-	// maxGroupName bounds the name of a group, in bytes.
-	maxGroupName = 1024
 	// hearing is how long a process may go without word that its workflow was
 	// closed: until its next heartbeat, and a margin.
 	hearing = 7 * time.Second
@@ -42,11 +39,12 @@ func newSlot(c *spec.Concurrency, scope expr.Scope, tenant, project string, requ
 		return nil, nil //nolint:nilnil // no group
 	}
 	name, err := expr.String(c.Group, scope)
+	if err == nil {
+		name = strings.TrimSpace(name)
+		err = spec.CheckGroup(name)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("concurrency.group: %w", err)
-	}
-	if name = strings.TrimSpace(name); name == "" || len(name) > maxGroupName || !utf8.ValidString(name) {
-		return nil, fmt.Errorf("concurrency.group: the name of a group is text of 1 to %d bytes, this has %d", maxGroupName, len(name))
 	}
 	request.Limit, request.OnFull = max(c.Limit, 1), c.OnFull
 	return &slot{in: activities.SlotInput{Tenant: tenant, Project: project, Group: name, Request: request}}, nil

@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -148,14 +149,16 @@ func TestConcurrencyOfAPipeline(t *testing.T) {
 
 	t.Run("FailsWhereItsGroupHasNoName", func(t *testing.T) {
 		t.Parallel()
-		p := inPlan(stage("s", []spec.Step{step("a")}))
-		p.Inputs = map[string]any{"env": ""}
-		p.Concurrency.Group = "${{ inputs.env }}"
-		b := setup(t, p)
-		doc := b.run(t)
-		require.Equal(t, run.Failed, doc.Status)
-		require.Equal(t, run.TriggerInvalid, doc.Cause.Trigger)
-		require.Empty(t, b.world.all())
+		for _, name := range []string{"", " ", "two\nlines", strings.Repeat("x", spec.MaxGroup+1)} {
+			p := inPlan(stage("s", []spec.Step{step("a")}))
+			p.Inputs = map[string]any{"env": name}
+			p.Concurrency.Group = "${{ inputs.env }}"
+			b := setup(t, p)
+			doc := b.run(t)
+			require.Equal(t, run.Failed, doc.Status, "%q", name)
+			require.Equal(t, run.TriggerInvalid, doc.Cause.Trigger)
+			require.Empty(t, b.world.all())
+		}
 	})
 }
 
