@@ -32,8 +32,8 @@ type document struct {
 	Fingerprint string `json:"fingerprint,omitempty"`
 }
 
-// encode writes the document. It cannot fail: it holds nothing but strings and a
-// time.
+// encode writes the document within its bounds: the sender, which is for people,
+// is cut, but a key or a request id that is too long would mean another.
 func (d document) encode() (string, error) {
 	d.Request.Sender = cut(d.Request.Sender, maxSender)
 	if err := d.Key.check(); err != nil {

@@ -185,10 +185,17 @@ func TestOneWorkerSweeps(t *testing.T) {
 
 	// Only the first looked: nothing is asked while the lock stands.
 	b.claim(t, "r", "", "k", 0)
+	b.answers["r"] = liveness.Answer{Status: run.Cancelled}
+	old := time.Now().Add(-time.Hour).UnixMicro()
+	require.NoError(t, rdb.HSet(t.Context(), "belay:claim:{p/acme/web/deploy/k}", "claimed_at", old).Err())
 	n, err := b.run(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, n)
 	require.Empty(t, b.asked)
+	require.NoError(t, rdb.Del(t.Context(), claimSweepKey).Err())
+	n, err = b.run(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n, "it had something to do")
 }
 
 func TestSweepEndsOneThatSettlesMeanwhile(t *testing.T) {
