@@ -59,5 +59,7 @@ func (d *dir) close() error {
 	if d.temp != nil {
 		return d.temp.Remove()
 	}
-	return d.lock.Close() // and with it goes the lock
+	// Closing is not enough: a child between its fork and its exec has the file open
+	// too, and would hold the lock for that moment.
+	return errors.Join(syscall.Flock(int(d.lock.Fd()), syscall.LOCK_UN), d.lock.Close())
 }

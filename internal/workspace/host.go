@@ -56,7 +56,7 @@ func Open(dir string) (*Host, error) {
 
 // Close gives the state directory back. What is in it stays.
 func (h *Host) Close() error {
-	if err := h.lock.Close(); err != nil && !errors.Is(err, fs.ErrClosed) {
+	if err := dropLock(h.lock); err != nil && !errors.Is(err, fs.ErrClosed) {
 		return fmt.Errorf("closing state directory %s: %w", h.dir, err)
 	}
 	return nil

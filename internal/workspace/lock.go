@@ -53,6 +53,13 @@ func takeLock(dir string) (*os.File, error) {
 	return f, nil
 }
 
+// dropLock gives the lock back. Closing the file is not enough: a child between its
+// fork and its exec has it open too, and would hold the lock for that moment.
+func dropLock(f *os.File) error {
+	unlocked := unix.Flock(int(f.Fd()), unix.LOCK_UN)
+	return errors.Join(unlocked, f.Close())
+}
+
 func writeHolder(f *os.File) error {
 	// A machine without a name is no reason not to start.
 	name, _ := os.Hostname()
