@@ -87,6 +87,7 @@ func (p *parser) check(raw rawFile) *File {
 		plan.Source = c.sourceOf(raw.source.v)
 	}
 	c.pipelineOnce(raw, plan)
+	plan.Notify = c.notify(raw.notify)
 	for i := range raw.stages.v {
 		plan.Stages = append(plan.Stages, c.stage(raw.stages.v[i]))
 	}

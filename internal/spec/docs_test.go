@@ -47,7 +47,7 @@ func TestDocsNameEveryKey(t *testing.T) {
 	for _, keys := range []string{
 		fileObject().some(), inputObject().some(), sourceObject().some(), stageObject().some(), stepObject().some(),
 		retryObject().some(), onFailureObject().some(), limitsObject().some(), commandObject().some(),
-		pipelineDedupObject().some(), stepDedupObject().some(), concurrencyObject().some(),
+		pipelineDedupObject().some(), stepDedupObject().some(), concurrencyObject().some(), notifyObject().some(),
 	} {
 		for name := range strings.SplitSeq(keys, ", ") {
 			require.Contains(t, table, "`"+name+"`")

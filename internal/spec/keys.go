@@ -30,7 +30,7 @@ func fileObject() *object[rawFile] {
 		def:  "pipeline",
 		free: "x-",
 		later: []string{
-			"notify", "schedule", "schedules", "triggers", "services", "resources", "on_failure", "rollback", "image",
+			"schedule", "schedules", "triggers", "services", "resources", "on_failure", "rollback", "image",
 		},
 		fields: []field[rawFile]{
 			key("version", version(), func(f *rawFile) *val[string] { return &f.version }),
@@ -47,6 +47,7 @@ func fileObject() *object[rawFile] {
 			key("finally_timeout", duration(time.Second), func(f *rawFile) *val[time.Duration] { return &f.finallyTimeout }),
 			key("release_timeout", duration(time.Second), func(f *rawFile) *val[time.Duration] { return &f.releaseTime }),
 			must(key("stages", someOf(stageObject().kind(), "stages"), func(f *rawFile) *val[[]val[rawStage]] { return &f.stages })),
+			key("notify", notifyObject().kind(), func(f *rawFile) *val[rawNotify] { return &f.notify }),
 			key("finally", listOf(stepObject().kind(), "steps"), func(f *rawFile) *val[[]val[rawStep]] { return &f.finally }),
 		},
 	}
@@ -91,10 +92,11 @@ func stageObject() *object[rawStage] {
 	return &object[rawStage]{
 		name:  "a stage",
 		def:   "stage",
-		later: []string{"services", "resources", "rollback", "image", "notify"},
+		later: []string{"services", "resources", "rollback", "image"},
 		never: map[string]string{
-			"dedup": "a stage has no key: set it on its steps, or on the pipeline",
-			"risk":  "a stage has no key: set it on its steps, or on the pipeline",
+			"dedup":  "a stage has no key: set it on its steps, or on the pipeline",
+			"risk":   "a stage has no key: set it on its steps, or on the pipeline",
+			"notify": "it stands at the top of the file, for the whole pipeline",
 		},
 		fields: []field[rawStage]{
 			must(key("name", named(stageNames()), func(s *rawStage) *val[string] { return &s.name })),

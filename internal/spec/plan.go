@@ -25,6 +25,8 @@ type Plan struct {
 	Dedup       *Dedup       `json:"dedup,omitempty"`
 	Concurrency *Concurrency `json:"concurrency,omitempty"`
 	Risk        Risk         `json:"risk,omitempty"`
+	// Notify is nil where nobody is told of what could not be released.
+	Notify *Notify `json:"notify,omitempty"`
 
 	Timeout        time.Duration `json:"timeout"`
 	FinallyTimeout time.Duration `json:"finally_timeout"`

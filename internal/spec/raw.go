@@ -22,6 +22,7 @@ type rawFile struct {
 	dedup                       val[rawDedup]
 	concurrency                 val[rawConcurrency]
 	risk                        val[Risk]
+	notify                      val[rawNotify]
 	timeout                     val[time.Duration]
 	finallyTimeout, releaseTime val[time.Duration]
 }
