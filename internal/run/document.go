@@ -93,11 +93,3 @@ type WaitingFor struct {
 	// Reason is why it has not come so far: the failure of the last attempt.
 	Reason string `json:"reason,omitempty"`
 }
-
-// Resource is something a node acquired that must be released.
-type Resource struct {
-	Kind     string `json:"kind"`
-	Name     string `json:"name"`
-	State    string `json:"state"`
-	Attempts int    `json:"attempts"`
-}

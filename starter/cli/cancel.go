@@ -167,7 +167,7 @@ func leaked(d *run.Document) error {
 	var names []string
 	note := func(node string, resources []run.Resource) {
 		for _, r := range resources {
-			if r.State == "leaked" {
+			if r.State == run.ResourceLeaked {
 				names = append(names, fmt.Sprintf("%s %s of %s", r.Kind, r.Name, node))
 			}
 		}
