@@ -208,7 +208,7 @@ func (p *pipeline) settle(ctx workflow.Context, n *node) {
 	case spec.Ignore:
 	case spec.Continue:
 		p.failed.note(n.status, n.cause)
-	case spec.Abort:
+	case spec.Abort, spec.Rollback: // the stage has rolled itself back
 		p.failed.note(n.status, n.cause)
 		p.abort(ctx, n.cause)
 	}

@@ -36,20 +36,21 @@ type stage struct {
 	host        *activities.Binding
 	now         bool // leave out what finally has not run yet
 	ending      int  // End activities under way
-	// endFinally ends the finally steps that run; nil while none do.
+	rollback    bool // an on_failure asks for the rollback steps
+	// endFinally ends the steps that run of those that follow; nil while none do.
 	endFinally workflow.CancelFunc
 	hostLost   bool // the host does not answer any more
 	again      bool // the stage is to begin anew, on whatever host
-	// movedForFinally: the finally steps run on another host than the others.
-	movedForFinally bool
-	slot            *slot      // in the stage's concurrency group
-	keptOut         bool       // it never had that slot
-	bodyOver        bool       // only finally and release are left
-	above           *run.Cause // why the stage was cancelled from above, once known
+	// moved: the steps that follow run on another host than the others.
+	moved    bool
+	slot     *slot      // in the stage's concurrency group
+	keptOut  bool       // it never had that slot
+	bodyOver bool       // only finally and release are left
+	above    *run.Cause // why the stage was cancelled from above, once known
 }
 
 // Stage runs one stage, or one leg of it: it takes a host, fills a workspace,
-// runs the steps, then the finally steps, gives the workspace back and confirms.
+// runs the steps, then those of rollback and finally, gives the workspace back and confirms.
 // It returns the stage's document, as a result or in the details of the error.
 func Stage(ctx workflow.Context, in StageInput) (*run.Stage, error) {
 	s, err := newStage(ctx, in)
@@ -57,6 +58,7 @@ func Stage(ctx workflow.Context, in StageInput) (*run.Stage, error) {
 		return nil, err
 	}
 	s.body(ctx)
+	s.rollBack(ctx)
 	s.runFinally(ctx)
 	s.release(ctx)
 	s.leaveSlot(ctx)
@@ -99,24 +101,24 @@ func newStage(ctx workflow.Context, in StageInput) (*stage, error) {
 // layOut lists every step of the stage in its document, all pending.
 func (s *stage) layOut() {
 	s.index = map[string]int{}
-	add := func(steps []spec.Step, group string, finally bool) {
+	add := func(steps []spec.Step, group string, finally, rollback bool) {
 		for i := range steps {
 			s.index[steps[i].Name] = len(s.doc.Steps)
 			s.doc.Steps = append(s.doc.Steps, run.Step{
 				Name: steps[i].Name, Node: run.StepNode(s.doc.Node, steps[i].Name),
-				Group: group, Status: run.Pending, Finally: finally,
+				Group: group, Status: run.Pending, Finally: finally, Rollback: rollback,
 			})
 		}
 	}
 	for _, list := range []struct {
-		steps   []spec.Step
-		finally bool
-	}{{s.spec.Steps, s.in.Finally}, {s.spec.Finally, true}} {
+		steps             []spec.Step
+		finally, rollback bool
+	}{{s.spec.Steps, s.in.Finally, false}, {s.spec.Rollback, false, true}, {s.spec.Finally, true, false}} {
 		for i := range list.steps {
 			if group := &list.steps[i]; len(group.Parallel) > 0 {
-				add(group.Parallel, group.Name, list.finally)
+				add(group.Parallel, group.Name, list.finally, list.rollback)
 			} else {
-				add(list.steps[i:i+1], "", list.finally)
+				add(list.steps[i:i+1], "", list.finally, list.rollback)
 			}
 		}
 	}
@@ -183,7 +185,7 @@ func (s *stage) fail(cause *run.Cause) {
 func (s *stage) startOver(rerun int) {
 	s.doc.Notes = append(s.doc.Notes, fmt.Sprintf("the worker of host %s was lost; begun again (%d of %d)",
 		s.host.Host, rerun+1, maxReruns))
-	s.host, s.hostLost, s.again, s.blocked, s.failed = nil, false, false, nil, failure{}
+	s.host, s.hostLost, s.again, s.blocked, s.failed, s.rollback = nil, false, false, nil, failure{}, false
 	s.outputBytes = 0
 	s.outputs, s.groups = map[string]map[string]string{}, map[string]run.Status{}
 	s.doc.Steps = nil
@@ -212,7 +214,7 @@ func (s *stage) skipRest() {
 		why = s.halt.cause
 	}
 	for i := range s.doc.Steps {
-		if st := &s.doc.Steps[i]; st.Status == run.Pending && (!st.Finally || s.in.Finally) {
+		if st := &s.doc.Steps[i]; st.Status == run.Pending && !s.follows(st) {
 			st.Status, st.Cause = run.Skipped, because(why)
 		}
 	}

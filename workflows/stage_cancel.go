@@ -109,12 +109,12 @@ func (s *stage) stop(ctx workflow.Context, status run.Status, cause *run.Cause) 
 }
 
 // runningNodes are the steps whose activities are under way, in file order:
-// the ordinary ones, or the stage's finally steps.
-func (s *stage) runningNodes(finally bool) []string {
+// the ordinary ones, or those that follow them.
+func (s *stage) runningNodes(following bool) []string {
 	var nodes []string
 	for i := range s.doc.Steps {
 		st := &s.doc.Steps[i]
-		if _, ok := s.cancels[st.Node]; ok && (st.Finally && !s.in.Finally) == finally {
+		if _, ok := s.cancels[st.Node]; ok && s.follows(st) == following {
 			nodes = append(nodes, st.Node)
 			st.Status = run.Cancelling
 		}

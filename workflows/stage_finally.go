@@ -7,15 +7,30 @@ import (
 
 	"belay.run/activities"
 	"belay.run/internal/run"
+	"belay.run/internal/spec"
 )
 
-// runFinally runs the stage's finally steps, however the others ended, in time
-// of their own that no cancel takes from them. They are left out where somebody
-// asked for --now, and where the stage was cancelled before it had a host or its
-// slot in a concurrency group.
+// runFinally runs the stage's finally steps, however the others ended.
 func (s *stage) runFinally(ctx workflow.Context) {
-	steps := s.spec.Finally
-	if len(steps) == 0 || s.now || s.keptOut || (s.needsHost() && s.host == nil) {
+	before := s.failed
+	s.follow(ctx, s.spec.Finally, "finally")
+	if before.status == "" && s.failed.status != "" {
+		s.doc.Notes = append(s.doc.Notes, "the stage failed in its finally steps")
+	}
+}
+
+// follow runs steps that come after the others, each whatever fails before it,
+// in time of their own that no cancel takes from them. They are left out where
+// somebody asked for --now, and where the stage was cancelled before it had a
+// host or its slot in a concurrency group.
+func (s *stage) follow(ctx workflow.Context, steps []spec.Step, what string) {
+	if len(steps) == 0 || s.now || s.keptOut {
+		return
+	}
+	if s.needsHost() && s.host == nil {
+		if s.moved {
+			s.doc.Notes = append(s.doc.Notes, fmt.Sprintf("the %s steps did not run: no host could be had for them either", what))
+		}
 		return
 	}
 	d, _ := workflow.NewDisconnectedContext(ctx)
@@ -23,22 +38,18 @@ func (s *stage) runFinally(ctx workflow.Context) {
 	defer cancel()
 	s.endFinally = cancel
 	defer func() { s.endFinally = nil }()
-	s.clockFinally(fctx)
-	if s.hostLost && !s.moveForFinally(fctx) {
+	s.clockFinally(fctx, what)
+	if s.hostLost && !s.moveToFollow(fctx, what) {
 		return
 	}
-	before := s.failed
 	s.sequence(fctx, steps, true)
 	if s.hostLost {
 		s.failed.note(run.Failed, &run.Cause{Trigger: run.TriggerWorkerLost, Source: s.doc.Node, Message: activities.ErrLost.Error()})
 	}
-	if before.status == "" && s.failed.status != "" {
-		s.doc.Notes = append(s.doc.Notes, "the stage failed in its finally steps")
-	}
 }
 
-// clockFinally ends the finally steps when finally_timeout is over.
-func (s *stage) clockFinally(ctx workflow.Context) {
+// clockFinally ends the steps that follow when finally_timeout is over.
+func (s *stage) clockFinally(ctx workflow.Context, what string) {
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		timer := workflow.NewTimerWithOptions(ctx, s.spec.FinallyTimeout, workflow.TimerOptions{Summary: "finally_timeout"})
 		if timer.Get(ctx, nil) != nil || s.endFinally == nil {
@@ -46,7 +57,7 @@ func (s *stage) clockFinally(ctx workflow.Context) {
 		}
 		cause := &run.Cause{
 			Trigger: run.TriggerStageTimeout, Source: s.doc.Node,
-			Message: fmt.Sprintf("the finally_timeout of %s is over", s.spec.FinallyTimeout),
+			Message: fmt.Sprintf("the finally_timeout of %s is over, in the %s steps", s.spec.FinallyTimeout, what),
 		}
 		nodes := s.runningNodes(true)
 		for _, node := range nodes {
@@ -58,10 +69,10 @@ func (s *stage) clockFinally(ctx workflow.Context) {
 	})
 }
 
-// moveForFinally takes another host for the finally steps of a stage that lost
+// moveToFollow takes another host for the steps that follow in a stage that lost
 // its own. They learn of it by BELAY_WORKER_LOST=1 and a fresh workspace.
-func (s *stage) moveForFinally(ctx workflow.Context) bool {
-	s.host, s.hostLost, s.movedForFinally = nil, false, true
+func (s *stage) moveToFollow(ctx workflow.Context, what string) bool {
+	s.host, s.hostLost, s.moved = nil, false, true
 	cause := s.takeHost(ctx)
 	if cause == nil {
 		return true
@@ -73,6 +84,6 @@ func (s *stage) moveForFinally(ctx workflow.Context) bool {
 	case ctx.Err() != nil:
 		why = fmt.Sprintf("the finally_timeout of %s was over first", s.spec.FinallyTimeout)
 	}
-	s.doc.Notes = append(s.doc.Notes, "the finally steps did not run: their host was lost, and no other could be had: "+why)
+	s.doc.Notes = append(s.doc.Notes, fmt.Sprintf("the %s steps did not run: their host was lost, and no other could be had: %s", what, why))
 	return false
 }

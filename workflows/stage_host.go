@@ -17,7 +17,7 @@ import (
 // needsHost reports whether anything of the stage needs a workspace. A stage of
 // light steps alone costs no host.
 func (s *stage) needsHost() bool {
-	return len(s.spec.Artifacts) > 0 || anyRuns(s.spec.Steps) || anyRuns(s.spec.Finally)
+	return len(s.spec.Artifacts) > 0 || anyRuns(s.spec.Steps) || anyRuns(s.spec.Rollback) || anyRuns(s.spec.Finally)
 }
 
 func anyRuns(steps []spec.Step) bool {
@@ -63,7 +63,7 @@ func (s *stage) takeHost(ctx workflow.Context) *run.Cause {
 // run whose hosts are gone is not to wait for nothing.
 func (s *stage) bind(ctx workflow.Context, queue string) (*activities.Binding, error) {
 	opts := bindOptions(queue)
-	if s.movedForFinally {
+	if s.moved {
 		opts.ScheduleToStartTimeout = hostPickup
 	}
 	for {

@@ -180,7 +180,7 @@ func (s *stage) vars(st *spec.Step) map[string]string {
 		"BELAY_RUN_ID": s.in.ID, "BELAY_RUN_KEY": s.in.RunKey, "BELAY_PIPELINE": s.in.Pipeline,
 		"BELAY_STAGE": s.doc.Name, "BELAY_STEP": st.Name, "BELAY_TENANT": s.in.Tenant, "BELAY_PROJECT": s.in.Project,
 	}
-	if s.movedForFinally {
+	if s.moved {
 		vars["BELAY_WORKER_LOST"] = "1"
 	}
 	return vars

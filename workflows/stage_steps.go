@@ -102,6 +102,7 @@ func (s *stage) group(ctx workflow.Context, g *spec.Step, every bool) {
 				return
 			}
 			first.note(out.status, out.cause)
+			s.rollback = s.rollback || m.OnFailure.For(trigger(out)) == spec.Rollback
 			if g.FailFast && ctx.Err() == nil {
 				nodes := s.memberNodes(g)
 				cancel()
@@ -172,7 +173,8 @@ func (s *stage) judge(st *spec.Step, out outcome) {
 		}
 	case spec.Continue:
 		s.failed.note(out.status, out.cause)
-	case spec.Abort:
+	case spec.Abort, spec.Rollback:
+		s.rollback = s.rollback || st.OnFailure.For(trigger(out)) == spec.Rollback
 		s.failed.note(out.status, out.cause)
 		if s.blocked == nil {
 			s.blocked = out.cause

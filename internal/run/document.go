@@ -72,6 +72,7 @@ type Step struct {
 	StartedAt *time.Time        `json:"started_at,omitempty"`
 	EndedAt   *time.Time        `json:"ended_at,omitempty"`
 	Finally   bool              `json:"finally"`
+	Rollback  bool              `json:"rollback,omitempty"`
 	Ignored   bool              `json:"ignored,omitempty"`
 	// DuplicateOf is the id of the run whose step has run in place of this one.
 	DuplicateOf string      `json:"duplicate_of,omitempty"`

@@ -99,6 +99,7 @@ func (p *parser) check(raw rawFile) *File {
 		layers: []envLayer{c.pipelineLayer},
 		holder: newHolder(plan.FinallyTimeout, "finally_timeout", raw.env.v), scopes: scopes, names: map[string]*yaml.Node{},
 	})
+	c.noRollbackIn(raw.finally.v, "finally steps")
 	plan.FinallyReads = slices.Sorted(maps.Keys(c.reads))
 	c.countSteps(raw.finally)
 	c.countLegs()
@@ -183,6 +184,7 @@ func (c *checker) stage(in val[rawStage]) Stage {
 		c.artifact(a)
 	}
 	c.countSteps(raw.steps)
+	c.countSteps(raw.rollback)
 	c.countSteps(raw.finally)
 	scopes := c.scopes(&raw)
 	out.When = c.condition(raw.when, scopes.when)
@@ -195,6 +197,9 @@ func (c *checker) stage(in val[rawStage]) Stage {
 	}
 	out.Steps = c.steps(raw.steps.v, ctx)
 	ctx.holder = newHolder(out.FinallyTimeout, "finally_timeout", c.raw.env.v, raw.env.v)
+	out.Rollback = c.rollback(&raw, ctx)
+	c.noRollbackIn(raw.rollback.v, "rollback steps")
+	c.noRollbackIn(raw.finally.v, "finally steps")
 	out.Finally = c.steps(raw.finally.v, ctx)
 	out.Reads = slices.Sorted(maps.Keys(c.reads))
 	return out

@@ -119,6 +119,7 @@ func (c *checker) scopes(s *rawStage) stageScopes {
 			out.env = when.with(map[string]*expr.Name{"matrix": c.matrixNames(s.matrix.v)})
 		}
 		out.before.add(s.steps.v)
+		out.before.add(s.rollback.v)
 		out.before.add(s.finally.v)
 	}
 	out.steps = out.env.with(map[string]*expr.Name{

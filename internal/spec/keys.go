@@ -92,7 +92,7 @@ func stageObject() *object[rawStage] {
 	return &object[rawStage]{
 		name:  "a stage",
 		def:   "stage",
-		later: []string{"services", "resources", "rollback", "image"},
+		later: []string{"services", "resources", "image"},
 		never: map[string]string{
 			"dedup":  "a stage has no key: set it on its steps, or on the pipeline",
 			"risk":   "a stage has no key: set it on its steps, or on the pipeline",
@@ -109,6 +109,7 @@ func stageObject() *object[rawStage] {
 			key("env", env(), func(s *rawStage) *val[[]entry[string]] { return &s.env }),
 			key("timeout", duration(time.Second), func(s *rawStage) *val[time.Duration] { return &s.timeout }),
 			must(key("steps", someOf(stepObject().kind(), "steps"), func(s *rawStage) *val[[]val[rawStep]] { return &s.steps })),
+			key("rollback", someOf(stepObject().kind(), "steps"), func(s *rawStage) *val[[]val[rawStep]] { return &s.rollback }),
 			key("finally", listOf(stepObject().kind(), "steps"), func(s *rawStage) *val[[]val[rawStep]] { return &s.finally }),
 			key("artifacts", listOf(filled("a path"), "paths"), func(s *rawStage) *val[[]val[string]] { return &s.artifacts }),
 			key("concurrency", concurrencyObject().kind(), func(s *rawStage) *val[rawConcurrency] { return &s.concurrency }),
@@ -200,18 +201,6 @@ func retryObject() *object[rawRetry] {
 			key("max_interval", duration(time.Millisecond), func(r *rawRetry) *val[time.Duration] { return &r.maxInterval }),
 			key("backoff", factor(1, maxBackoff), func(r *rawRetry) *val[float64] { return &r.backoff }),
 			key("exit_codes", someOf(integer(maxExitCode), "exit codes"), func(r *rawRetry) *val[[]val[int]] { return &r.exitCodes }),
-		},
-	}
-}
-
-func limitsObject() *object[rawLimits] {
-	const low, high = 1 << 10, 1 << 40
-	return &object[rawLimits]{
-		name:  "limits",
-		def:   "limits",
-		later: []string{"memory", "cpu", "pids", "disk", "outputs"},
-		fields: []field[rawLimits]{
-			key("output", size(low, high), func(l *rawLimits) *val[int64] { return &l.output }),
 		},
 	}
 }

@@ -144,7 +144,7 @@ func (p *Plan) KeyedSteps() bool {
 		return true
 	}
 	for i := range p.Stages {
-		if anyKeyed(p.Stages[i].Steps) || anyKeyed(p.Stages[i].Finally) {
+		if anyKeyed(p.Stages[i].Steps) || anyKeyed(p.Stages[i].Rollback) || anyKeyed(p.Stages[i].Finally) {
 			return true
 		}
 	}

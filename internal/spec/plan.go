@@ -66,6 +66,9 @@ type Stage struct {
 	RunsOn string            `json:"runs_on,omitempty"`
 	Env    map[string]string `json:"env,omitempty"`
 	Steps  []Step            `json:"steps"`
+	// Rollback steps run, before Finally, when the stage has failed and an
+	// on_failure asks for them.
+	Rollback []Step `json:"rollback,omitempty"`
 	// Finally steps run when the others have ended, however they ended.
 	Finally   []Step   `json:"finally,omitempty"`
 	Artifacts []string `json:"artifacts,omitempty"`
@@ -88,7 +91,7 @@ const (
 
 // Size is how many steps the stage has, those of groups counted one by one.
 func (s *Stage) Size() int {
-	n := len(s.Finally)
+	n := len(s.Finally) + len(s.Rollback)
 	for i := range s.Steps {
 		n += max(len(s.Steps[i].Parallel), 1)
 	}
@@ -137,6 +140,8 @@ type Step struct {
 	OnFailure   OnFailure     `json:"on_failure"`
 	// OutputLimit is how many bytes of output are kept in the log.
 	OutputLimit int64 `json:"output_limit,omitempty"`
+	// Limits are nil where the file sets none.
+	Limits *Limits `json:"limits,omitempty"`
 }
 
 // Command is a script of a step, with a time limit of its own where Timeout is
@@ -165,6 +170,8 @@ const (
 	Abort    Action = "abort"
 	Continue Action = "continue"
 	Ignore   Action = "ignore"
+	// Rollback is Abort, and runs the stage's rollback steps.
+	Rollback Action = "rollback"
 )
 
 // OnFailure is what happens when a node fails, by class of trigger. Each is set.

@@ -88,13 +88,14 @@ func TestPlan(t *testing.T) {
 		MaxAttempts: 3, InitialInterval: time.Second, MaxInterval: 10 * time.Second, Backoff: 1.5, ExitCodes: []int{75, 1},
 	}, compile.Retry)
 	require.Equal(t, int64(64<<20), compile.OutputLimit)
+	require.Equal(t, &spec.Limits{Memory: 2 << 30, PIDs: 200, CPUTime: 10 * time.Minute, Output: 64 << 20, Disk: 10 << 30}, compile.Limits)
 	require.Equal(t, "bash", compile.Shell)
 	checks := build.Steps[1]
 	require.True(t, checks.FailFast)
 	require.Equal(t, &spec.Condition{Expr: `steps.compile.status == "succeeded"`, ReadsStatus: true}, checks.When)
 	require.Equal(t, []spec.Command{{Script: "go vet ./..."}, {Script: "staticcheck ./...", Timeout: 90 * time.Second}}, checks.Parallel[1].Run)
 	require.Equal(t, 10*time.Minute, checks.Parallel[0].Timeout)
-	require.Equal(t, spec.OnFailure{Timeout: spec.Ignore, Error: spec.Continue, Lost: spec.Abort, Default: spec.Continue}, build.Steps[2].OnFailure)
+	require.Equal(t, spec.OnFailure{Timeout: spec.Ignore, Error: spec.Continue, Lost: spec.Rollback, Default: spec.Continue}, build.Steps[2].OnFailure)
 	require.Equal(t, map[string]any{
 		"a": "${{ inputs.tag }}", "b": []any{1, 2.5, true, nil}, "c": map[string]any{"d": "e"},
 	}, build.Steps[2].With)

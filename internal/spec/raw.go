@@ -53,6 +53,7 @@ type rawStage struct {
 	env          val[[]entry[string]]
 	timeout      val[time.Duration]
 	steps        val[[]val[rawStep]]
+	rollback     val[[]val[rawStep]]
 	finally      val[[]val[rawStep]]
 	artifacts    val[[]val[string]]
 	concurrency  val[rawConcurrency]
@@ -116,8 +117,4 @@ type rawRetry struct {
 	maxInterval     val[time.Duration]
 	backoff         val[float64]
 	exitCodes       val[[]val[int]]
-}
-
-type rawLimits struct {
-	output val[int64]
 }

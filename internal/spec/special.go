@@ -173,17 +173,7 @@ func onFailureObject() *object[rawOnFailure] {
 }
 
 func action() kind[Action] {
-	known := word(Abort, Continue, Ignore)
-	return kind[Action]{
-		read: func(p *parser, n *yaml.Node) (Action, bool) {
-			if n.Value == "rollback" {
-				p.errorf(n, "use abort, and undo in finally", "on_failure: rollback: not supported in this version")
-				return "", false
-			}
-			return known.read(p, n)
-		},
-		schema: known.schema,
-	}
+	return word(Abort, Continue, Ignore, Rollback)
 }
 
 // anyScalar is a text, number or boolean, read later.

@@ -148,10 +148,10 @@ func stageOutputs(s *rawStage) *expr.Name {
 }
 
 // allSteps are the steps of a stage, groups and their members alike, and those
-// of its finally.
+// of its rollback and its finally.
 func allSteps(s *rawStage) []rawStep {
 	var out []rawStep
-	for _, list := range [][]val[rawStep]{s.steps.v, s.finally.v} {
+	for _, list := range [][]val[rawStep]{s.steps.v, s.rollback.v, s.finally.v} {
 		for _, st := range list {
 			out = append(out, st.v)
 			for _, m := range st.v.parallel.v {

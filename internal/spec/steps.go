@@ -110,6 +110,7 @@ func (c *checker) runStep(in val[rawStep], ctx stepContext, out *Step) {
 	}
 	out.Shell = c.shell(raw.shell)
 	out.OutputLimit = raw.limits.v.output.or(defaultOutputLimit)
+	out.Limits = raw.limits.v.limits()
 	c.workingDir(raw.workingDir)
 	c.stepSecrets(raw)
 	c.stepEnv(in, ctx.holder)

@@ -134,6 +134,9 @@ func (c *canvas) stepFacts(it *item) []string {
 	if p.Finally && it.stage.Node != run.FinallyStage {
 		parts = append(parts, "finally")
 	}
+	if p.Rollback {
+		parts = append(parts, "rollback")
+	}
 	return parts
 }
 

@@ -85,6 +85,7 @@ func (a *app) run(ctx context.Context, path string, f *runFlags, named bool) err
 	}
 	defer disconnect()
 	req.openKeyed(early, conn)
+	defer req.settleAudit(ctx, a.Err)
 	if req.input.SourceRef, err = a.packSource(early, conn, path, plan); err != nil {
 		return err
 	}
@@ -160,6 +161,7 @@ func maxAttempts(plan *spec.Plan) map[string]int {
 	}
 	for i := range plan.Stages {
 		add(plan.Stages[i].Name, plan.Stages[i].Steps)
+		add(plan.Stages[i].Name, plan.Stages[i].Rollback)
 		add(plan.Stages[i].Name, plan.Stages[i].Finally)
 	}
 	add(run.FinallyStage, plan.Finally)

@@ -49,7 +49,7 @@ func explain(plan *spec.Plan) []explained {
 	for i := range plan.Stages {
 		st := &plan.Stages[i]
 		out = append(out, explained{Node: st.Name, Concurrency: explainGroup(st.Concurrency)})
-		for _, s := range stepsOf(st.Steps, st.Finally) {
+		for _, s := range stepsOf(st.Steps, st.Rollback, st.Finally) {
 			out = append(out, explainStep(st.Name, s))
 		}
 	}

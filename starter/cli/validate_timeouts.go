@@ -78,7 +78,7 @@ func timedNodes(plan *spec.Plan) []timedNode {
 			legs = st.Matrix.Legs
 		}
 		for _, leg := range legs {
-			add(run.StageNode(st.Name, leg), stepsOf(st.Steps, st.Finally))
+			add(run.StageNode(st.Name, leg), stepsOf(st.Steps, st.Rollback, st.Finally))
 		}
 	}
 	add(run.FinallyStage, stepsOf(plan.Finally))
