@@ -153,6 +153,25 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
+// A run that replaces others is not answered with the end of one that made way
+// for it, however long it takes to claim: it asks at no time that an end could
+// be later than. Of three, the newest would be lost else.
+func TestReplaceIsNeverTooLate(t *testing.T) {
+	t.Parallel()
+	asked := time.Now().Add(-time.Minute)
+	for policy, want := range map[string]time.Time{
+		spec.OnDuplicateAttach: asked, spec.OnDuplicateReject: asked, spec.OnDuplicateReplace: {},
+	} {
+		b := &book{verdicts: []dedup.Verdict{verdict(dedup.Granted, dedup.Running)}}
+		c, _ := claimsOver(b)
+		in := claimingStep(func(c *Claiming) { c.OnDuplicate, c.Request.At = policy, asked })
+		_, err := c.claimRun(t.Context(), &ClaimRunInput{Claiming: *in})
+		require.NoError(t, err)
+		require.Len(t, b.claims, 1)
+		require.Equal(t, want, b.claims[0].Request.At, policy)
+	}
+}
+
 func TestClaimStep(t *testing.T) {
 	t.Parallel()
 

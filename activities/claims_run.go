@@ -117,23 +117,24 @@ func (in *Claiming) answer(v *dedup.Verdict) audit.Decision {
 
 // request is who asks and since when, by Redis's clock. A start that did not say
 // when it was made was made when Temporal took it: how long ago that is, the
-// server's clock tells. One that replaces others is never answered with the end
-// that it brought about.
+// server's clock tells. One that replaces others asks at the moment of its claim,
+// which no time says: it is never answered with an end that it or another
+// replacement brought about, not even one that comes while it claims.
 func (c *Claims) request(ctx context.Context, in *ClaimRunInput) (dedup.Request, error) {
 	req := in.Request
-	afresh := in.Again || in.OnDuplicate == spec.OnDuplicateReplace
-	if !afresh && !req.At.IsZero() {
+	if in.Again || in.OnDuplicate == spec.OnDuplicateReplace {
+		req.At = time.Time{}
+		return req, nil
+	}
+	if !req.At.IsZero() {
 		return req, nil
 	}
 	now, err := c.Claims.Now(ctx)
 	if err != nil {
 		return req, err
 	}
-	req.At = now
-	if !afresh {
-		info := activity.GetInfo(ctx)
-		req.At = now.Add(-max(info.StartedTime.Sub(in.Began), 0))
-	}
+	info := activity.GetInfo(ctx)
+	req.At = now.Add(-max(info.StartedTime.Sub(in.Began), 0))
 	return req, nil
 }
 
