@@ -108,3 +108,25 @@ func Within(node, stage string) bool {
 	rest, ok := strings.CutPrefix(node, stage)
 	return ok && (rest == "" || rest[0] == '/')
 }
+
+// Slug is what of a node a person can recognise in the name of a file or a
+// container: lower-case letters, digits and dashes, at most so many. Two nodes
+// may have one.
+func Slug(node string, most int) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(node) {
+		if b.Len() >= most {
+			break
+		}
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			b.WriteRune(r)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+	}
+	if s := strings.Trim(b.String(), "-"); s != "" {
+		return s
+	}
+	return "node"
+}

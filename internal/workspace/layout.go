@@ -4,7 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"path/filepath"
-	"strings"
+
+	"belay.run/internal/run"
 )
 
 // Names inside a state directory.
@@ -52,24 +53,5 @@ func (d Dirs) all() []string {
 // commas and percent signs, and may be longer than a file name.
 func stageName(runKey, node string) string {
 	sum := sha256.Sum256([]byte(runKey + "\x00" + node))
-	return slug(node) + "-" + hex.EncodeToString(sum[:8])
-}
-
-func slug(node string) string {
-	var b strings.Builder
-	for _, r := range strings.ToLower(node) {
-		if b.Len() >= slugMax {
-			break
-		}
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
-			b.WriteRune(r)
-		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
-			b.WriteByte('-')
-		}
-	}
-	if s := strings.Trim(b.String(), "-"); s != "" {
-		return s
-	}
-	return "stage"
+	return run.Slug(node, slugMax) + "-" + hex.EncodeToString(sum[:8])
 }

@@ -81,3 +81,15 @@ func cgroupMount(mountinfo string) string {
 	}
 	return ""
 }
+
+// Engine demands a container engine that tests may use, and returns the address
+// of its socket. The variable that names it is for tests alone: a developer's
+// own engine is not theirs to use.
+func Engine(tb testing.TB) string {
+	tb.Helper()
+	address := os.Getenv("BELAY_TEST_ENGINE")
+	if address == "" {
+		lacks(tb, "a container engine", "as root with docker.io installed: eval \"$(.ci/engine start)\"")
+	}
+	return address
+}

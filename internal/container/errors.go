@@ -1,0 +1,85 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+)
+
+const (
+	// awayBound is how long an engine may be away while a container of it is
+	// waited for: a restart of the engine takes seconds.
+	awayBound = 20 * time.Second
+	awayLook  = 500 * time.Millisecond
+	// look is how often one looks at what should soon be so.
+	look = 100 * time.Millisecond
+)
+
+// patience bears an engine that is away for a while.
+type patience struct{ since time.Time }
+
+// wait waits a moment before the next try, or returns the error where the
+// engine has been away for too long. An engine that has answered in between
+// starts the time anew.
+func (p *patience) wait(err error) error {
+	switch {
+	case p.since.IsZero() || time.Since(p.since) > 2*awayBound:
+		p.since = time.Now()
+	case time.Since(p.since) > awayBound:
+		return fmt.Errorf("%w for %s: %w", ErrUnavailable, awayBound, err)
+	}
+	time.Sleep(awayLook)
+	return nil
+}
+
+// faultOf is what kind of fault an error of the engine is.
+func faultOf(err error) Fault {
+	var memory *memoryError
+	switch {
+	case errors.As(err, &memory):
+		return FaultMemory
+	case errors.Is(err, ErrUnavailable), client.IsErrConnectionFailed(err):
+		return FaultUnavailable
+	case errdefs.IsInvalidArgument(err), errdefs.IsNotFound(err), errdefs.IsPermissionDenied(err), errdefs.IsUnauthorized(err):
+		return FaultInvalid
+	}
+	return FaultUnavailable
+}
+
+// unavailable adds to an error that it is for want of an engine, where it is.
+func unavailable(err error) error {
+	if client.IsErrConnectionFailed(err) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
+}
+
+// pause waits, or returns why ctx ended first.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// gone reports whether an error says that a container has ended or that there
+// is none: to who wants to end it that is a success.
+func gone(err error) bool {
+	return errdefs.IsNotFound(err) || errdefs.IsConflict(err)
+}
+
+// noInit reports whether a container could not be started because the engine
+// has no program for the first process in it: docker-init, or Podman's catatonit.
+func noInit(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "docker-init") ||
+		strings.Contains(err.Error(), "catatonit") || strings.Contains(err.Error(), "init binary"))
+}

@@ -1,0 +1,172 @@
+package container_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"belay.run/internal/container"
+	"belay.run/internal/testkit/engine"
+)
+
+func service(name, script string, edit ...func(*container.Service)) container.Service {
+	s := container.Service{
+		Name: name, Image: container.Image{Name: engine.Image, Pull: container.PullNever},
+		Command: []string{"/bin/sh", "-c", script},
+		Health:  container.Health{Interval: 200 * time.Millisecond, Timeout: patience},
+	}
+	for _, f := range edit {
+		f(&s)
+	}
+	return s
+}
+
+// greeter answers hello on a port.
+const greeter = "exec nc -ll -p 5432 -e echo hello"
+
+func listens(s *container.Service) {
+	s.Ports, s.Health.Command = []int{5432}, "netstat -ltn | grep -q :5432"
+}
+
+func TestServices(t *testing.T) {
+	t.Parallel()
+
+	t.Run("AreReachedByNameAndByAPortOfThisMachine", func(t *testing.T) {
+		t.Parallel()
+		k := setup(t)
+		got, err := k.StartServices(t.Context(), k.owner("build"), []container.Service{service("db", greeter, listens), service("idle", "sleep 600")})
+		require.NoError(t, err)
+		require.Equal(t, "db", got[0].Name)
+		require.Equal(t, []int{5432}, got[0].Ports)
+		require.Len(t, got[0].Published, 1)
+		require.Empty(t, got[1].Ports)
+
+		r, code, _ := k.run(t, k.job(t, "build/s", "nc db 5432 </dev/null", func(j *container.Job) { j.Network = k.Network(k.runKey, "build") }))
+		require.Zero(t, code, r.err.String())
+		require.Equal(t, "hello\n", r.out.String())
+
+		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", got[0].Published[0]))
+		require.NoError(t, err)
+		said, err := io.ReadAll(conn)
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
+		require.Equal(t, "hello\n", string(said))
+
+		require.NoError(t, k.RemoveServices(t.Context(), k.runKey, "build"))
+		require.NoError(t, k.RemoveServices(t.Context(), k.runKey, "build"), "again")
+		require.Empty(t, k.left(t))
+	})
+
+	t.Run("AreBegunAnewByASecondTry", func(t *testing.T) {
+		t.Parallel()
+		k := setup(t)
+		for range 2 {
+			_, err := k.StartServices(t.Context(), k.owner("build"), []container.Service{service("db", greeter, listens)})
+			require.NoError(t, err)
+		}
+		require.Len(t, k.left(t), 2, "a service and a network")
+	})
+
+	t.Run("ThatEndFailWithWhatTheyWrote", func(t *testing.T) {
+		t.Parallel()
+		k := setup(t)
+		_, err := k.StartServices(t.Context(), k.owner("build"), []container.Service{service("db", "echo no disk >&2; exit 4", listens)})
+		var notReady *container.NotReadyError
+		require.ErrorAs(t, err, &notReady)
+		require.Equal(t, "it ended with exit code 4", notReady.Why)
+		require.Equal(t, "no disk", notReady.Output)
+	})
+
+	t.Run("ThatDoNotGetReadyInTimeFail", func(t *testing.T) {
+		t.Parallel()
+		k := setup(t)
+		_, err := k.StartServices(t.Context(), k.owner("build"), []container.Service{service("db", "sleep 600", listens, func(s *container.Service) {
+			s.Health.Timeout = time.Second
+		})})
+		var notReady *container.NotReadyError
+		require.ErrorAs(t, err, &notReady)
+	})
+
+	t.Run("WithoutAnEngineAreUnavailable", func(t *testing.T) {
+		t.Parallel()
+		h, err := container.New(container.Options{Address: "unix:///no/such.sock", HostID: "h"})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, h.Close()) }()
+		_, err = h.StartServices(t.Context(), container.Owner{RunKey: "k", Stage: "build"}, nil)
+		require.ErrorIs(t, err, container.ErrUnavailable)
+	})
+}
+
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	k := setup(t)
+	_, err := k.StartServices(t.Context(), k.owner("build"), []container.Service{service("db", "sleep 600")})
+	require.NoError(t, err)
+	job := k.job(t, "build/s", "echo ready; sleep 600")
+	r := k.start(t, job)
+	await(t, "it is ready", func() bool { return strings.Contains(r.out.String(), "ready") })
+	require.NoError(t, r.cmd.Process.Kill())
+	_, _ = r.wait()
+
+	// What an attempt holds, a stage needs, or another host has, stays.
+	done := k.Use(job.Name)
+	n, err := k.Sweep(t.Context(), ended(t, false, nil))
+	require.NoError(t, err)
+	require.Zero(t, n)
+	n, err = setup(t).Sweep(t.Context(), ended(t, true, nil))
+	require.NoError(t, err)
+	require.Zero(t, n)
+
+	// So does what nobody knows of whether it is needed.
+	broken := errors.New("Temporal is away")
+	_, err = k.Sweep(t.Context(), ended(t, true, broken))
+	require.ErrorIs(t, err, broken)
+	require.Len(t, k.left(t), 3)
+
+	// The container that no attempt holds goes, the services with the stage.
+	done()
+	n, err = k.Sweep(t.Context(), ended(t, false, nil))
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.False(t, k.exists(t, job.Name))
+	n, err = k.Sweep(t.Context(), ended(t, true, nil))
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	require.Empty(t, k.left(t))
+}
+
+// ended answers a sweep's question about any stage.
+func ended(t *testing.T, is bool, err error) func(context.Context, container.Owner) (bool, error) {
+	t.Helper()
+	return func(_ context.Context, o container.Owner) (bool, error) {
+		require.Equal(t, "w-build", o.WorkflowID)
+		return is, err
+	}
+}
+
+func TestRemoveNode(t *testing.T) {
+	t.Parallel()
+	k := setup(t)
+	names := map[string]string{}
+	for _, node := range []string{"build/s", "build/s2", "other/s"} {
+		job := k.job(t, node, "echo ready; sleep 600")
+		names[node] = job.Name
+		r := k.start(t, job)
+		await(t, "it is ready", func() bool { return strings.Contains(r.out.String(), "ready") })
+		require.NoError(t, r.cmd.Process.Kill())
+		_, _ = r.wait()
+	}
+	require.NoError(t, k.RemoveNode(t.Context(), k.runKey, "build/s"))
+	require.False(t, k.exists(t, names["build/s"]))
+	require.True(t, k.exists(t, names["build/s2"]))
+	require.NoError(t, k.RemoveNode(t.Context(), k.runKey, "build"))
+	require.False(t, k.exists(t, names["build/s2"]))
+	require.True(t, k.exists(t, names["other/s"]))
+}
