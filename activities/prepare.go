@@ -36,8 +36,8 @@ func (s *Steps) Prepare(ctx context.Context, in PrepareInput) error {
 		return err
 	}
 	for _, key := range in.Artifacts {
-		if err := s.unpack(ctx, key, dirs.Workspace); err != nil {
-			return fmt.Errorf("laying artifacts of an earlier stage: %w", err)
+		if err := s.unpack(ctx, "artifacts of an earlier stage", key, dirs.Workspace); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -46,9 +46,7 @@ func (s *Steps) Prepare(ctx context.Context, in PrepareInput) error {
 func (s *Steps) laySource(ctx context.Context, in PrepareInput, dir string) error {
 	switch {
 	case in.SourceRef != "":
-		if err := s.unpack(ctx, in.SourceRef, dir); err != nil {
-			return fmt.Errorf("laying the source: %w", err)
-		}
+		return s.unpack(ctx, "the source", in.SourceRef, dir)
 	case in.Source != nil && in.Source.Git != "":
 		return s.clone(ctx, in, dir)
 	case in.Source != nil && in.Source.Path != "":
@@ -59,15 +57,19 @@ func (s *Steps) laySource(ctx context.Context, in PrepareInput, dir string) erro
 	return nil
 }
 
-// unpack lays the archive at key into dir. One that the store does not have
-// never comes by waiting.
-func (s *Steps) unpack(ctx context.Context, key, dir string) error {
+// unpack lays the archive at key, which holds what, into dir. One that the store
+// does not have never comes by waiting: that error is returned as it is, since
+// Temporal retries an application error that is wrapped.
+func (s *Steps) unpack(ctx context.Context, what, key, dir string) error {
 	_, err := archive.UnpackFromStore(ctx, s.Store, key, dir, limits())
-	if errors.Is(err, store.ErrNotFound) {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
 		return fail(run.Cause{Trigger: run.TriggerDependencyUnavailable, Message: fmt.Sprintf(
-			"%s is not in the store at %s: do the starter and this worker use the same BELAY_STORE?", key, s.Store)})
+			"laying %s: %s is not in the store at %s: do the starter and this worker use the same BELAY_STORE?", what, key, s.Store)})
+	case err != nil:
+		return fmt.Errorf("laying %s: %w", what, err)
 	}
-	return err
+	return nil
 }
 
 func limits() archive.Limits { return archive.Limits{Bytes: maxArchiveBytes, Files: maxArchiveFiles} }
