@@ -18,7 +18,9 @@ type Plain struct {
 	now  func() time.Time // for changes that bear no time of their own
 	most map[string]int
 	seen map[string]seen
-	err  error
+	// noted is how many notes of the pipeline itself were printed.
+	noted int
+	err   error
 }
 
 // seen is the last that was printed of a node.
@@ -57,9 +59,13 @@ func (p *Plain) Shown(node string) bool {
 	return s != "" && s != run.Pending
 }
 
-// pipeline prints what the pipeline itself waits for, and that it is ending. Its
-// end is the summary's.
+// pipeline prints the notes of the pipeline itself, what it waits for, and that it
+// is ending. Its end is the summary's.
 func (p *Plain) pipeline(d *run.Document) {
+	if p.noted < len(d.Notes) {
+		p.notes(d.Notes[p.noted:])
+		p.noted = len(d.Notes)
+	}
 	wait := p.lasting(d.WaitingFor)
 	old, is := p.seen[""], seen{status: d.Status, waiting: waitingKey(wait)}
 	if old == is {
@@ -101,7 +107,11 @@ func (p *Plain) ended(s *run.Stage) {
 	p.seen[s.Node] = seen{status: s.Status}
 	p.change(s.EndedAt, label(&item{stage: s}), StatusWords(s.Status),
 		facts([]string{took(s.StartedAt, s.EndedAt), CauseWords(s.Cause, s.Node)}))
-	for _, n := range s.Notes {
+	p.notes(s.Notes)
+}
+
+func (p *Plain) notes(notes []string) {
+	for _, n := range notes {
 		p.printf("         note: %s", Clean(n))
 	}
 }

@@ -105,3 +105,21 @@ func TestPlainReportsAWriterThatFails(t *testing.T) {
 	p := tree.NewPlain(brokenWriter{}, time.Now, nil)
 	require.ErrorContains(t, p.Update(release()), "no space left on device")
 }
+
+// TestNotesOfThePipeline: they are shown wherever the run is, each once.
+func TestNotesOfThePipeline(t *testing.T) {
+	t.Parallel()
+	d := &run.Document{
+		Pipeline: "release", Status: run.Running, StartedAt: at(0), Notes: []string{"nobody checked the key"},
+		Stages: []run.Stage{{Name: "deploy", Node: "deploy", Status: run.Pending}},
+	}
+	require.Equal(t, []string{"note: nobody checked the key", "· deploy"}, view(d).Lines(tree.Style{})[1:])
+
+	var out bytes.Buffer
+	p := tree.NewPlain(&out, func() time.Time { return noon }, nil)
+	require.NoError(t, p.Update(d))
+	require.NoError(t, p.Update(d))
+	d.Notes = append(d.Notes, "another")
+	require.NoError(t, p.Update(d))
+	require.Equal(t, "         note: nobody checked the key\n         note: another\n", out.String())
+}

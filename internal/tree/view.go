@@ -114,6 +114,7 @@ func (v *View) items() *item {
 	for i := range v.Run.Stages {
 		steps += len(v.Run.Stages[i].Steps)
 	}
+	root.addNotes(v.Run.Notes)
 	for i := range v.Run.Stages {
 		s := &v.Run.Stages[i]
 		it := &item{stage: s, status: s.Status, rank: stageRank(s.Status)}
@@ -123,9 +124,7 @@ func (v *View) items() *item {
 		}
 		it.causeNote(s.Cause, s.Node, s.Status)
 		v.addSteps(it, s)
-		for _, n := range s.Notes {
-			it.children = append(it.children, &item{text: "note: " + Clean(n), rank: rankNotes, colour: yellow})
-		}
+		it.addNotes(s.Notes)
 	}
 	return root
 }
@@ -191,6 +190,13 @@ func (it *item) causeNote(c *run.Cause, node string, s run.Status) {
 		return
 	}
 	it.children = append(it.children, &item{text: CauseWords(c, node), rank: rankNotes, colour: statusColour(s)})
+}
+
+// addNotes puts warnings under a node.
+func (it *item) addNotes(notes []string) {
+	for _, n := range notes {
+		it.children = append(it.children, &item{text: "note: " + Clean(n), rank: rankNotes, colour: yellow})
+	}
 }
 
 // good reports whether nobody needs to look at a node that ended in s.
