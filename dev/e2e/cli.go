@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -25,11 +26,20 @@ type Result struct {
 // CLI runs a command of the starter in this process.
 func (e *Env) CLI(t *testing.T, args ...string) Result {
 	t.Helper()
-	var out, errOut bytes.Buffer
+	var out bytes.Buffer
+	r := e.CLITo(t, &out, args...)
+	r.Stdout = out.String()
+	return r
+}
+
+// CLITo is [Env.CLI] with its standard output written to out while it runs.
+func (e *Env) CLITo(t *testing.T, out io.Writer, args ...string) Result {
+	t.Helper()
+	var errOut bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), 2*Patience)
 	defer cancel()
 	code := cli.Execute(ctx, cli.Options{
-		Name: "belay", Out: &out, Err: &errOut, In: bytes.NewReader(nil),
+		Name: "belay", Out: out, Err: &errOut, In: bytes.NewReader(nil),
 		Connect: func(context.Context) (*cli.Connection, error) {
 			return &cli.Connection{
 				Temporal:  e.Temporal.Client(),
@@ -40,7 +50,7 @@ func (e *Env) CLI(t *testing.T, args ...string) Result {
 			}, nil
 		},
 	}, args)
-	return Result{Code: code, Stdout: out.String(), Stderr: errOut.String()}
+	return Result{Code: code, Stderr: errOut.String()}
 }
 
 // RunFile runs a pipeline file as `starter run FILE -o json` does and returns

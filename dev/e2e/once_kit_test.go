@@ -145,3 +145,23 @@ func waitDead(t *testing.T, env *e2e.Env, r *e2e.Run) {
 	owner := dedup.Owner{RunKey: r.RunID, WorkflowID: r.ID, RunID: r.RunID}
 	require.Eventually(t, func() bool { return !asker.Ask(t.Context(), owner).Alive }, e2e.Patience, 50*time.Millisecond)
 }
+
+// seen closes there when words were written to it.
+type seen struct {
+	words string
+	there chan struct{}
+
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *seen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := strings.Contains(s.text.String(), s.words)
+	n, err := s.text.Write(p)
+	if !before && strings.Contains(s.text.String(), s.words) {
+		close(s.there)
+	}
+	return n, err
+}

@@ -249,6 +249,37 @@ func TestRedisAwayInMidRun(t *testing.T) {
 	}
 }
 
+// TestRedisFrozenWhenADuplicateIsMet: a starter that could not write its entry then
+// writes it in the end.
+func TestRedisFrozenWhenADuplicateIsMet(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "redis-server", "apt-get install redis-server")
+	redis := redistest.Start(t)
+	env := e2e.Start(t, e2e.Options{RedisURL: redis.URL})
+	name, ran := pipelineName(), newCounter(t)
+	file := write(t, once(name, "window: 10m", ran.add("ran")+"; while ! test -e '"+ran.path+".go'; do sleep 0.1; done"))
+	first := make(chan e2e.Result, 1)
+	go func() { first <- env.CLI(t, "run", file) }()
+	ran.await(t, 1)
+	redis.Pause(t)
+	second := make(chan e2e.Result, 1)
+	attached := &seen{words: "this is a duplicate of it", there: make(chan struct{})}
+	go func() { second <- env.CLITo(t, attached, "run", file) }()
+	select {
+	case <-attached.there:
+	case <-time.After(e2e.Patience):
+		require.Fail(t, "it attached to nothing")
+	}
+	require.Empty(t, second)
+	redis.Resume(t)
+	touch(t, ran.path+".go")
+	require.Equal(t, 0, (<-first).Code)
+	got := <-second
+	require.Equal(t, 0, got.Code, got.Stderr)
+	require.NotContains(t, got.Stderr, "the audit")
+	require.Len(t, audited(t, env, name), 1)
+}
+
 // TestRedisEmptyInMidRun: claims of runs that go on are put back, and nothing
 // runs beside them.
 func TestRedisEmptyInMidRun(t *testing.T) {

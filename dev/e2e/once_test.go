@@ -17,13 +17,16 @@ import (
 	"belay.run/workflows"
 )
 
-// TestOnceInFiveWaves races 50 starters on each of several keys: fresh, again
-// inside the window, when the window is over, behind a failure, and retried after
-// that failure.
+// TestOnceInFiveWaves races 50 starters on each of twenty keys: fresh, again inside
+// the window, when the window is over, behind a failure, and retried after that
+// failure.
 func TestOnceInFiveWaves(t *testing.T) {
 	t.Parallel()
 	const starters = 50
-	keys := []string{"x", "y", "z"}
+	var keys []string
+	for i := range 20 {
+		keys = append(keys, fmt.Sprintf("key-%02d", i))
+	}
 	env := shared.Get(t)
 	c := claims(t, env)
 
@@ -31,10 +34,11 @@ func TestOnceInFiveWaves(t *testing.T) {
 	// were told, by key.
 	wave := func(file string, more ...string) (codes map[int]int, told map[string]map[string]int, docs []run.Document) {
 		results := make([]e2e.Result, starters*len(keys))
-		racers(len(results), func(i int) {
-			args := append([]string{"run", file, "-o", "json", "-i", "k=" + keys[i%len(keys)]}, more...)
-			results[i] = env.CLI(t, args...)
-		})
+		for k, key := range keys {
+			racers(starters, func(i int) {
+				results[i*len(keys)+k] = env.CLI(t, append([]string{"run", file, "-o", "json", "-i", "k=" + key}, more...)...)
+			})
+		}
 		codes, told = map[int]int{}, map[string]map[string]int{}
 		for i, r := range results {
 			var doc run.Document
@@ -62,7 +66,13 @@ func TestOnceInFiveWaves(t *testing.T) {
 		}
 		return out
 	}
-	all := func(n int) map[string]int { return map[string]int{"x": n, "y": n, "z": n} }
+	all := func(n int) map[string]int {
+		out := map[string]int{}
+		for _, key := range keys {
+			out[key] = n
+		}
+		return out
+	}
 
 	name, ran := pipelineName(), newCounter(t)
 	file := write(t, once(name, "window: 10m", ran.add(`"$K"`)))
@@ -107,6 +117,10 @@ func TestOnceInFiveWaves(t *testing.T) {
 	name, ran = pipelineName(), newCounter(t)
 	file = write(t, once(name, "window: 10m", ran.add(`"$K"`)+"; exit 7"))
 	codes, told, docs = wave(file)
+	for _, d := range docs {
+		require.NotNil(t, d.Cause)
+		require.Equal(t, run.TriggerExitCode, d.Cause.Trigger, "%s: %s", d.ID, d.Cause)
+	}
 	require.Equal(t, all(1), perKey(ran), "a failure")
 	require.Equal(t, map[int]int{1: len(docs)}, codes, "a failure")
 	agreed(told)

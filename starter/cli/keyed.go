@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -23,9 +24,10 @@ const (
 	// lookPatience bounds each question to Redis: the starter only spares a
 	// workflow, and the claim in the run decides.
 	lookPatience = 3 * time.Second
-	// auditPatience bounds the writing of an entry, which nobody else makes up
-	// for.
+	// auditPatience bounds the writing, in the end, of entries that could not be
+	// written when their duplicate was met: nobody else makes up for them.
 	auditPatience = 5 * time.Second
+	auditAgain    = 200 * time.Millisecond
 	// windowSlack is how much later Temporal closes a run, at most, than its
 	// claim is settled.
 	windowSlack = 2 * time.Second
@@ -132,7 +134,7 @@ func (r *request) openKeyed(ctx context.Context, conn *Connection) {
 		return
 	}
 	// Tried also where Redis does not answer now: it may when a duplicate is met.
-	k.audit = audit.New(rdb, audit.Options{Timeout: auditPatience})
+	k.audit = audit.New(rdb, audit.Options{Later: true})
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
 	now, err := claims.Now(ctx)
@@ -184,10 +186,10 @@ func (r *request) look(ctx context.Context) *begun {
 	if k.claims == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	asking, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
 	if r.named {
-		record, err := k.claims.LookupRequest(ctx, k.key, r.input.RequestID)
+		record, err := k.claims.LookupRequest(asking, k.key, r.input.RequestID)
 		if err != nil {
 			return nil
 		}
@@ -198,7 +200,7 @@ func (r *request) look(ctx context.Context) *begun {
 	if r.input.Rerun || k.onDuplicate == spec.OnDuplicateReplace {
 		return nil
 	}
-	record, err := k.claims.Lookup(ctx, k.key)
+	record, err := k.claims.Lookup(asking, k.key)
 	if err != nil {
 		return nil
 	}
@@ -325,13 +327,36 @@ func (r *request) write(ctx context.Context, of runs.Ref, first dedup.Request, d
 	if k.audit == nil {
 		return
 	}
-	// The audit has said it where it cannot be written, and it stops nobody.
+	// What cannot be written now is in the end: see settleAudit.
 	_ = k.audit.Write(ctx, audit.Entry{
 		Tenant: k.key.Tenant, Project: k.key.Project, Pipeline: k.key.Pipeline, Key: k.key.Name,
 		Owner: of.ID, OwnerRun: of.RunID, By: r.input.Sender, Decision: d, Mismatch: mismatch, Tier: tier,
 		RootCause: audit.RootCause(first, dedup.Request{ID: r.input.RequestID, Sender: r.input.Sender}),
 		RequestID: r.input.RequestID, Delivery: r.input.Delivery,
 	})
+}
+
+// settleAudit writes what could not be written when a duplicate was met, and says
+// so where it still cannot.
+func (r *request) settleAudit(ctx context.Context, w io.Writer) {
+	if r.keyed == nil || r.keyed.audit == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditPatience)
+	defer cancel()
+	for {
+		err := r.keyed.audit.Flush(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-time.After(auditAgain):
+		case <-ctx.Done():
+			// Whether this can be written shows with the command's end.
+			_, _ = fmt.Fprintf(w, "warning: the audit does not know of this duplicate: %v\n", err)
+			return
+		}
+	}
 }
 
 // execute asks Temporal to start the run. It is attached where Temporal has one
