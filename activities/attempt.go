@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -15,6 +16,7 @@ import (
 	"belay.run/internal/dedup"
 	"belay.run/internal/logs"
 	"belay.run/internal/proc"
+	"belay.run/internal/resource"
 	"belay.run/internal/run"
 	"belay.run/internal/secret"
 	"belay.run/internal/workspace"
@@ -40,9 +42,23 @@ type attempt struct {
 	// held is the claim of a step that has a key.
 	held *dedup.Record
 
+	// values are all secrets that the step is given, lent the variables that
+	// come with what it holds.
+	values []secret.Value
+	lent   []map[string]string
+	// earlier and ended are what earlier attempts and this one held.
+	earlier, ended []resource.Entry
+	// ran: a process was started; notGone, tempLeft say what is left of it.
+	ran               bool
+	notGone, tempLeft string
+
+	printed atomic.Int64 // bytes of output so far
+
 	mu      sync.Mutex
 	phase   Progress
 	process *proc.Process
+	// holdings are what the attempt holds, in the order in which it came by it.
+	holdings []*holding
 }
 
 // RunStep runs one attempt of a step: process slot, directories, secrets, log,
@@ -91,11 +107,17 @@ func (a *attempt) run() (err error) {
 			return a.stopped(&retryableError{fmt.Errorf("ending what an earlier attempt left: %w", err)})
 		}
 	}
+	a.releaseEarlier()
 	over, release, err := a.claim()
 	defer release()
 	if over || err != nil {
 		return err
 	}
+	defer a.releaseAll(0)
+	if err := a.acquire(a.locks(), environ{}); err != nil {
+		return err
+	}
+	a.setPhase(PhaseWaiting)
 	if err := a.steps.slots.Acquire(a.ctx, 1); err != nil {
 		return a.stopped(err)
 	}
@@ -110,7 +132,13 @@ func (a *attempt) run() (err error) {
 	if err != nil {
 		return err
 	}
-	return a.logged(func() error { return a.commands(env) })
+	return a.logged(func() error {
+		defer a.releaseAll(len(a.holdings))
+		if err := a.acquire(a.others(), env); err != nil {
+			return err
+		}
+		return a.commands(env.list())
+	})
 }
 
 // logged opens the attempt's log around f. A log that could not be kept whole, or
@@ -152,6 +180,7 @@ func (a *attempt) stopped(err error) error {
 // report turns the end of the attempt into what Temporal is told.
 func (a *attempt) report(err error) (*StepResult, error) {
 	a.res.EndedAt = time.Now()
+	a.reportResources()
 	if a.res.StartedAt.IsZero() {
 		a.res.StartedAt = a.res.EndedAt
 	}
@@ -248,6 +277,7 @@ func (a *attempt) removeTemp() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), logCloseTimeout)
 	defer cancel()
 	if err := a.steps.Host.Remove(ctx, a.temp); err != nil {
+		a.tempLeft = err.Error()
 		a.note("a temporary directory was not removed; it goes with the workspace: %v", err)
 	}
 	return nil
@@ -263,7 +293,7 @@ func (a *attempt) progress() Progress {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.phase
-	p.Attempt = a.number
+	p.Attempt, p.Resources = a.number, a.heldNow()
 	return p
 }
 

@@ -26,10 +26,16 @@ func (a *attempt) commands(env []string) error {
 		}})
 	})
 	defer clock.Stop()
+	lastLook := a.watchDisk()
 	for i := range a.in.Step.Run {
 		if err := a.command(i, env); err != nil {
-			return err
+			lastLook()
+			return a.stopped(err)
 		}
+	}
+	lastLook()
+	if err := a.stopped(nil); err != nil {
+		return err
 	}
 	return a.readOutputs()
 }
@@ -45,11 +51,13 @@ func (a *attempt) command(i int, env []string) error {
 	p, err := a.steps.Proc.Start(a.ctx, proc.Job{
 		Node: processNode(a.key.runKey, a.key.node), Argv: shellArgv(a.in.Step.Shell, script),
 		Dir: filepath.Join(a.dirs.Workspace, filepath.FromSlash(a.in.Step.WorkingDir)), Env: env,
-		Stdout: out, Stderr: errOut, Grace: a.in.Step.GracePeriod, DeadMan: deadMan,
+		Stdout: a.metered(out), Stderr: a.metered(errOut), Grace: a.in.Step.GracePeriod, DeadMan: deadMan,
+		Limits: a.procLimits(), OnExcess: a.onExcess(),
 	})
 	if err != nil {
 		return a.startError(errors.Join(err, out.Close(), errOut.Close()))
 	}
+	a.ran = true
 	if cmd.Timeout > 0 {
 		clock := time.AfterFunc(cmd.Timeout, func() {
 			a.stop(&stopError{stopTimeout, run.Cause{
@@ -87,7 +95,7 @@ func (a *attempt) attend(p *proc.Process) (proc.Result, error) {
 	release := context.AfterFunc(a.ctx, func() {
 		var stop *stopError
 		a.setPhase(PhaseEnding)
-		if errors.As(context.Cause(a.ctx), &stop) && stop.kind == stopShutdown {
+		if errors.As(context.Cause(a.ctx), &stop) && stop.kind.atOnce() {
 			p.Kill()
 			return
 		}
@@ -104,6 +112,7 @@ func (a *attempt) attend(p *proc.Process) (proc.Result, error) {
 // verdict says what the end of a process means for the step. What was stopped
 // from outside ended because of that, whatever its exit code.
 func (a *attempt) verdict(res proc.Result) error {
+	before := a.computed()
 	a.res.CPU += res.CPU.Seconds()
 	a.res.MaxRSS = max(a.res.MaxRSS, res.MaxRSS)
 	a.res.Signal = res.Signal
@@ -112,6 +121,7 @@ func (a *attempt) verdict(res proc.Result) error {
 		a.res.ExitCode = &code
 	}
 	if !res.Gone {
+		a.notGone = res.GoneNote
 		a.note("%s", res.GoneNote)
 	}
 	if res.Leftover > 0 {
@@ -121,6 +131,8 @@ func (a *attempt) verdict(res proc.Result) error {
 		return err
 	}
 	switch {
+	case res.Excess != nil:
+		return &stepError{excess(*res.Excess, before)}
 	case res.DeadMan:
 		return failed(run.TriggerWorkerLost, "Temporal could not be reached for %s, so the step was ended", deadMan)
 	case res.SupervisorLost || res.Signal != "" || res.ExitCode < 0:
@@ -155,7 +167,7 @@ func shellArgv(shell, script string) []string {
 
 // environment is what the process sees: the worker's allowed variables, the
 // step's place, its own variables, its secrets.
-func (a *attempt) environment() ([]string, error) {
+func (a *attempt) environment() (environ, error) {
 	env := environ{}
 	for _, kv := range a.steps.Environment {
 		name, value, _ := strings.Cut(kv, "=")
@@ -164,6 +176,9 @@ func (a *attempt) environment() ([]string, error) {
 	env["CI"], env["HOME"], env["TMPDIR"] = "true", a.dirs.Home, a.ownTemp()
 	env.add(a.in.Env)
 	env.add(a.in.Vars)
+	for _, vars := range a.lent {
+		env.add(vars)
+	}
 	env["BELAY_ATTEMPT"] = strconv.Itoa(a.number)
 	env["BELAY_WORKSPACE"], env["BELAY_CACHE"] = a.dirs.Workspace, a.steps.Host.Cache()
 	env["BELAY_OUTPUT"] = a.outputFile()
@@ -173,7 +188,7 @@ func (a *attempt) environment() ([]string, error) {
 		return nil, err
 	}
 	env.add(values)
-	return env.list(), nil
+	return env, nil
 }
 
 // secrets reads the secrets that the step lists, at the moment of use.
@@ -188,6 +203,7 @@ func (a *attempt) secrets() (map[string]string, error) {
 	if a.mask, err = secret.NewMasker(values...); err != nil {
 		return nil, failed(run.TriggerInvalid, "%v", err)
 	}
+	a.values = values
 	out := make(map[string]string, len(values))
 	for _, v := range values {
 		out[v.Name()] = v.Reveal()

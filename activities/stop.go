@@ -29,7 +29,14 @@ const (
 	stopOperator
 	// stopTakenOver: the step's claim is another's.
 	stopTakenOver
+	// stopLimit: the step went over a limit; stopOverload: over one that others
+	// suffer from, so that the tree is killed without grace.
+	stopLimit
+	stopOverload
 )
+
+// atOnce reports whether the tree is killed without grace.
+func (k stopKind) atOnce() bool { return k == stopShutdown || k == stopOverload }
 
 // stopError is the cause with which an attempt's context is cancelled.
 type stopError struct {

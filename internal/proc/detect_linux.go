@@ -108,6 +108,7 @@ func (h *Host) tryCgroup(root string) error {
 		return fmt.Errorf("running a process in a cgroup below %s: %w", root, err)
 	}
 	h.cgroups = tree.Cgroup(base)
+	h.controllers = enableControllers(root, base)
 	return nil
 }
 

@@ -23,6 +23,8 @@ type Host struct {
 	records  string
 	cgroups  tree.Cgroup // below it each step has its own; "" where there are none
 	noCgroup string      // why
+	// controllers are those that the cgroups of steps have.
+	controllers controllers
 	// killBound is how long SIGKILL is tried.
 	killBound time.Duration
 	null      *os.File // takes the output that nobody wants

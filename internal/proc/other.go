@@ -239,6 +239,7 @@ func (p *Process) watch() {
 	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
 		p.result.MaxRSS = usage.Maxrss // in bytes on Darwin
 	}
+	p.result.Excess = p.job.Limits.after(p.result)
 	p.err = p.pipes.drain(p.job.PipeDelay, writerBound)
 	p.host.mu.Lock()
 	delete(p.host.running, p)

@@ -81,6 +81,10 @@ type Job struct {
 	// PipeDelay is how long something outside of the step may hold its output
 	// open after all of the step is gone. Defaults to 2 seconds.
 	PipeDelay time.Duration
+	// Limits bound what it may use. OnExcess, if given, is called once, from a
+	// goroutine of its own, when it is seen to go over one.
+	Limits   Limits
+	OnExcess func(Excess)
 }
 
 // Result is how a job ended.
@@ -107,6 +111,8 @@ type Result struct {
 	// SupervisorLost says that the supervisor died or stopped, so that the step
 	// was ended without it and the end of the main process is not known.
 	SupervisorLost bool
+	// Excess is the limit that it went over, nil where it kept to all.
+	Excess *Excess
 	// Gone says that nothing of the step is left, proved by the kernel's word.
 	Gone bool
 	// GoneNote says what could not be proved, where Gone is false.

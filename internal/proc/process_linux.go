@@ -39,11 +39,15 @@ type Process struct {
 	keeper *keeper // the supervisor
 	pid    int
 
+	kept         controllers   // the limits that the kernel keeps
+	waitedBefore time.Duration // what the supervisor had waited for before this step
+
 	mu      sync.Mutex // guards writes to control, and what follows
 	started bool
 	ended   bool        // the supervisor has nothing to do with it any more
 	ordered byte        // the strongest order given
 	giveUp  *time.Timer // ends the step without its supervisor
+	excess  *Excess     // the limit that it went over
 
 	done   chan struct{} // closed when result and err are set
 	result Result
@@ -190,6 +194,7 @@ func (p *Process) reported(o supervisor.Outcome) Result {
 	if o.Signal != 0 {
 		r.Signal = signalName(o.Signal)
 	}
+	r.Excess = p.excessOf(r)
 	if !r.Gone {
 		r.GoneNote = fmt.Sprintf("%d processes did not end within %v of SIGKILL", o.Survivors, p.host.killBound)
 	}
@@ -202,8 +207,10 @@ func (p *Process) lost(err error) Result {
 		p.host.log.Error("a supervisor made no sense", zap.String("node", p.job.Node), zap.Error(err))
 	}
 	end := p.takeOver()
-	return Result{
+	r := Result{
 		ExitCode: -1, SupervisorLost: true, Terminated: p.ordered != 0,
 		CPU: end.cpu, MaxRSS: end.memory, Leftover: end.killed, Gone: end.gone, GoneNote: end.note,
 	}
+	r.Excess = p.excessOf(r)
+	return r
 }

@@ -49,6 +49,9 @@ func (h *Host) Start(ctx context.Context, job Job) (*Process, error) {
 	}
 	p.pipes.carry()
 	go p.watch()
+	if job.Limits != (Limits{}) {
+		go p.watchLimits()
+	}
 	return p, nil
 }
 
@@ -68,6 +71,7 @@ func (p *Process) launch(order *supervisor.Job) (err error) {
 			return startError(ErrNoResources, err, "the host could not make a cgroup: %v", err)
 		}
 		p.record.Cgroup = string(p.cgroup)
+		p.kept = p.host.controllers.limit(string(p.cgroup), p.job.Limits)
 	}
 	defer func() {
 		if err != nil {
@@ -81,6 +85,9 @@ func (p *Process) launch(order *supervisor.Job) (err error) {
 		p.pipes.closeEnds()
 		p.pipes.discard()
 		return startError(ErrNoResources, err, "the host could not start the step's supervisor: %v", err)
+	}
+	if p.cgroup == "" && p.job.Limits.CPU > 0 {
+		p.waitedBefore = p.waited()
 	}
 	order.Cgroup, order.Record = string(p.cgroup), p.record.file
 	order.HoldOut, order.HoldErr = p.pipes.pipe[0], p.pipes.pipe[1]
