@@ -103,9 +103,10 @@ func TestRefusalsOfRedisItself(t *testing.T) {
 		"OOM command not allowed when used memory > 'maxmemory'.":                             true,
 		"NOREPLICAS Not enough good replicas to write.":                                       true,
 		"ERR max number of clients reached":                                                   true,
-		"NOAUTH Authentication required.":                                                     false,
+		"NOAUTH Authentication required.":                                                     true,
+		"WRONGPASS invalid username-password pair or user is disabled.":                       true,
+		"NOPERM this user has no permissions to run the 'evalsha' command or its subcommand.": true,
 		"WRONGTYPE Operation against a key holding the wrong kind of value":                   false,
-		"NOPERM this user has no permissions to run the 'evalsha' command or its subcommand.": false,
 	} {
 		rdb := redis.NewClient(&redis.Options{
 			Dialer: refusing(t, text), MaxRetries: -1, DisableIdentity: true, Protocol: 2,

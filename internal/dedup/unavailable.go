@@ -11,9 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrUnavailable is returned where Redis cannot be reached or cannot do its work
-// now: it is down, slow, loading, failing over or full. Whether the call took
-// effect is not known; to repeat it does no harm.
+// ErrUnavailable is returned where Redis cannot be reached or does not do its work
+// now: it is down, slow, loading, failing over or full, or lets nobody in, as in
+// the midst of a change of its password. Whether the call took effect is not known;
+// to repeat it does no harm.
 var ErrUnavailable = errors.New("redis is unavailable")
 
 // fault marks an error of a call as ErrUnavailable where it is one. Ctx is the
@@ -32,7 +33,8 @@ func unavailable(err error) bool {
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return true
 	case redis.IsLoadingError(err), redis.IsReadOnlyError(err), redis.IsClusterDownError(err), redis.IsTryAgainError(err),
-		redis.IsMasterDownError(err), redis.IsMaxClientsError(err), redis.IsOOMError(err), redis.IsNoReplicasError(err):
+		redis.IsMasterDownError(err), redis.IsMaxClientsError(err), redis.IsOOMError(err), redis.IsNoReplicasError(err),
+		redis.IsAuthError(err), redis.IsPermissionError(err):
 		return true
 	}
 	// What has no predicate and no type of its own in the client.
