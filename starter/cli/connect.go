@@ -150,7 +150,7 @@ func (l *lazy) storeLocked(ctx context.Context) (store.Store, error) {
 	}
 	st, err := store.OpenLate(ctx, l.settings.Store, rdb) // who only looks makes no directory
 	if err != nil {
-		return nil, fmt.Errorf("opening the store: %w", err)
+		return nil, &ExitError{Code: ExitUsage, Err: fmt.Errorf("BELAY_STORE: %w", err)}
 	}
 	l.store = st
 	return st, nil

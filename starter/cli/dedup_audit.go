@@ -160,7 +160,7 @@ func writeEntries(w io.Writer, entries []audit.Entry) error {
 		e := &entries[i]
 		of := e.Ref()
 		if e.Node != "" {
-			of += " (" + e.Node + ")"
+			of = strings.TrimSpace(of + " (" + e.Node + ")")
 		}
 		rows = append(rows, []string{
 			e.At.Local().Format(time.DateTime), string(e.Decision), orDash(string(e.RootCause)),

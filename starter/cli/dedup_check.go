@@ -87,6 +87,9 @@ func (a *app) question(f *checkFlags, argv []string) (*question, error) {
 		if f.dedupKey != "" || len(f.inputs) > 0 || f.inputsFile != "" {
 			return nil, usage("--dedup-key and inputs go with a FILE; ask for a key alone by --key")
 		}
+		if f.name == "" {
+			return nil, usage("what is asked for? give a FILE, or a key by --key")
+		}
 		key, err := f.key(f.name)
 		if err != nil {
 			return nil, err

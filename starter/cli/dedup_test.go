@@ -464,7 +464,7 @@ func TestDedupUsage(t *testing.T) {
 	path := file(t, "keyed.yaml", keyed)
 	for _, tc := range []struct{ args, says string }{
 		{"dedup what", `unknown command "what"`},
-		{"dedup check", "a key has 1 to"},
+		{"dedup check", "give a FILE, or a key by --key"},
 		{"dedup check --key k", "--pipeline NAME"},
 		{"dedup check --key k --step --pipeline p", "leave out --pipeline"},
 		{"dedup check " + path + " --key k", "go without a FILE"},

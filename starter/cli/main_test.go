@@ -64,7 +64,10 @@ func TestProgramOverAStoreThatIsNotThere(t *testing.T) {
 		require.NotContains(t, r.err, "pool.go")
 		require.NoDirExists(t, filepath.Dir(dir))
 	}
-	r := program(t, env, "dedup", "check", "--key", "k", "--pipeline", "p")
+	r := program(t, append(env, "BELAY_STORE=s3://nowhere"), "logs", runName)
+	require.Equal(t, cli.ExitUsage, r.code, r.err)
+	require.Contains(t, r.err, `BELAY_STORE: store "s3://nowhere"`)
+	r = program(t, env, "dedup", "check", "--key", "k", "--pipeline", "p")
 	require.NotEqual(t, cli.ExitOK, r.code)
 	require.NotContains(t, r.err, "pool.go")
 }
