@@ -54,7 +54,20 @@ func (s *started) original(ctx context.Context, d *run.Document) (*run.Document,
 func (s *started) mark(d *run.Document) {
 	if s.attached && d.DuplicateOf == "" {
 		d.DuplicateOf, d.DuplicateRunID = d.ID, d.RunID
+		d.Notes = append(d.Notes, s.notes()...)
 	}
+}
+
+// notes are what a person should know about a duplicate.
+func (b *begun) notes() []string {
+	var notes []string
+	if b.mismatch {
+		notes = append(notes, fmt.Sprintf("a duplicate of %s by its key, but with other inputs", b.ref))
+	}
+	if b.blind {
+		notes = append(notes, fmt.Sprintf("Redis did not tell whether the window of %s is over: it counts as not over", b.ref))
+	}
+	return notes
 }
 
 // meaning is the state by which a run is judged: that of a duplicate whose
@@ -73,6 +86,7 @@ func (r *request) refusal(b *begun) *run.Document {
 		Pipeline: r.pipeline, Tenant: r.input.Tenant, Project: r.input.Project, Inputs: r.inputs,
 		Status: run.Duplicate, Rejected: true, DedupKey: r.keyed.key.Name,
 		DuplicateOf: b.ref.ID, DuplicateRunID: b.ref.RunID,
+		Notes:     b.notes(),
 		Resources: []run.Resource{}, Stages: []run.Stage{},
 	}
 }
@@ -88,7 +102,11 @@ func (s *started) refused(d *run.Document) error {
 		}
 		return exit
 	}
-	exit.Err = fmt.Errorf("rejected: a duplicate of run %s", of)
+	with := ""
+	if s.mismatch {
+		with = ", with other inputs"
+	}
+	exit.Err = fmt.Errorf("rejected: a duplicate of run %s%s", of, with)
 	exit.Hint = fmt.Sprintf("look at that one with: %s status %s", s.Name, of)
 	return exit
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -24,10 +23,6 @@ const (
 	// lookPatience bounds each question to Redis: the starter only spares a
 	// workflow, and the claim in the run decides.
 	lookPatience = 3 * time.Second
-	// auditPatience bounds the writing, in the end, of entries that could not be
-	// written when their duplicate was met: nobody else makes up for them.
-	auditPatience = 5 * time.Second
-	auditAgain    = 200 * time.Millisecond
 	// windowSlack is how much later Temporal closes a run, at most, than its
 	// claim is settled.
 	windowSlack = 2 * time.Second
@@ -43,6 +38,8 @@ type keyed struct {
 	claims    *dedup.Claims // nil: Redis cannot be asked
 	audit     *audit.Log
 	durations *durations.Durations
+	// unaudited: a duplicate was met, and there is no audit to tell of it.
+	unaudited bool
 	// looked: Redis has told how the key stands, which is known then.
 	looked bool
 	known  *dedup.Record
@@ -56,6 +53,11 @@ type begun struct {
 	attached, own bool
 	// rejected: it was refused because of that run.
 	rejected bool
+	// mismatch: that run has other inputs.
+	mismatch bool
+	// blind: that run has completed, and Redis could not tell whether its window
+	// is over.
+	blind bool
 }
 
 // withKey evaluates the key of the pipeline, if it has one.
@@ -231,6 +233,7 @@ func (r *request) answer(ctx context.Context, record *dedup.Record, own bool) *b
 // refuse refuses a duplicate where the file says so, and returns what is audited:
 // decision where it is not refused. A request's own run is never held against it.
 func (k *keyed) refuse(b *begun, mismatch bool, decision audit.Decision) audit.Decision {
+	b.mismatch = mismatch && !b.own
 	switch {
 	case b.own:
 		return decision
@@ -302,7 +305,11 @@ func (r *request) met(ctx context.Context, c *runs.Client, b begun) (begun, erro
 	if k.known == nil {
 		mismatch = r.differs(first)
 	}
-	decision := k.refuse(&b, mismatch, audit.Attached)
+	decision := audit.Attached
+	if completed, err := c.Completion(ctx, b.ref); err == nil && !completed.IsZero() {
+		decision, b.blind = audit.Answered, !k.looked && !b.own
+	}
+	decision = k.refuse(&b, mismatch, decision)
 	r.write(ctx, b.ref, dedup.Request{ID: first.RequestID, Sender: first.Sender}, decision, mismatch, audit.TierTemporal)
 	return b, nil
 }
@@ -319,44 +326,6 @@ func (r *request) differs(of *workflows.PipelineInput) bool {
 	}
 	fingerprint, err := plan.Fingerprint()
 	return err == nil && fingerprint != r.keyed.fingerprint
-}
-
-// write audits a duplicate that no run of ours will find.
-func (r *request) write(ctx context.Context, of runs.Ref, first dedup.Request, d audit.Decision, mismatch bool, tier string) {
-	k := r.keyed
-	if k.audit == nil {
-		return
-	}
-	// What cannot be written now is in the end: see settleAudit.
-	_ = k.audit.Write(ctx, audit.Entry{
-		Tenant: k.key.Tenant, Project: k.key.Project, Pipeline: k.key.Pipeline, Key: k.key.Name,
-		Owner: of.ID, OwnerRun: of.RunID, By: r.input.Sender, Decision: d, Mismatch: mismatch, Tier: tier,
-		RootCause: audit.RootCause(first, dedup.Request{ID: r.input.RequestID, Sender: r.input.Sender}),
-		RequestID: r.input.RequestID, Delivery: r.input.Delivery,
-	})
-}
-
-// settleAudit writes what could not be written when a duplicate was met, and says
-// so where it still cannot.
-func (r *request) settleAudit(ctx context.Context, w io.Writer) {
-	if r.keyed == nil || r.keyed.audit == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditPatience)
-	defer cancel()
-	for {
-		err := r.keyed.audit.Flush(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-time.After(auditAgain):
-		case <-ctx.Done():
-			// Whether this can be written shows with the command's end.
-			_, _ = fmt.Fprintf(w, "warning: the audit does not know of this duplicate: %v\n", err)
-			return
-		}
-	}
 }
 
 // execute asks Temporal to start the run. It is attached where Temporal has one

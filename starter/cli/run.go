@@ -191,8 +191,12 @@ func (s *started) announce() {
 	if url := s.runs.URL(s.ref); url != "" {
 		line += " (" + url + ")"
 	}
+	lines := []string{line}
+	for _, n := range s.notes() {
+		lines = append(lines, "  note: "+n)
+	}
 	// Whether it can be written shows with what comes next.
-	_, _ = fmt.Fprintln(w, line)
+	_, _ = fmt.Fprintln(w, strings.Join(lines, "\n"))
 }
 
 // detached is the end of --detach.
