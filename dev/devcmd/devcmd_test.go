@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"belay.run/dev/devcmd"
+	"belay.run/internal/redistest"
 	"belay.run/internal/run"
 	"belay.run/internal/testkit/need"
 	"belay.run/starter/cli"
@@ -74,6 +75,15 @@ func TestUp(t *testing.T) {
 	logs := start(t, "starter", env, "logs", doc.ID)
 	require.Zero(t, logs.wait(t), logs.all())
 	require.Contains(t, string(logs.stdout()), "hello from a step")
+	dev.end(t)
+}
+
+// TestUpOnARedisThatRuns: the starter is told of that one too.
+func TestUpOnARedisThatRuns(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	dev := start(t, "dev", nil, "--redis-url", redis.URL, "--port", "0", "--headless", "--http-port", "0")
+	require.Contains(t, dev.waitUp(t), "REDIS_URL="+redis.URL)
 	dev.end(t)
 }
 

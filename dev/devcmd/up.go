@@ -14,7 +14,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"belay.run/dev/redisd"
 	"belay.run/internal/config"
 )
 
@@ -111,9 +110,7 @@ func (b *boot) variables(f *flags) string {
 	if b.UI != nil && f.uiPort != uiPort {
 		set("TEMPORAL_UI_URL", b.UI.URL)
 	}
-	if b.Redis.Kind != redisd.External {
-		set("REDIS_URL", b.Redis.URL)
-	}
+	set("REDIS_URL", config.RedactURL(b.Redis.URL))
 	if _, given := environment()("BELAY_STORE"); !given && f.data != "" {
 		set("BELAY_STORE", filepath.ToSlash(b.Settings.Store))
 	}
