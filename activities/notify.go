@@ -1,0 +1,195 @@
+package activities
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+
+	"belay.run/internal/proc"
+	"belay.run/internal/run"
+	"belay.run/internal/secret"
+	"belay.run/internal/telemetry"
+)
+
+const (
+	// commandWithin bounds the command of a notify, and commandGrace what it has
+	// after SIGTERM.
+	commandWithin = 30 * time.Second
+	commandGrace  = 2 * time.Second
+	// webhookWithin bounds a POST.
+	webhookWithin = 10 * time.Second
+	// maxAnswer is how much of a webhook's answer is read.
+	maxAnswer = 1 << 10
+)
+
+// NotifierConfig is what telling people needs.
+type NotifierConfig struct {
+	Client    client.Client
+	Namespace string
+	// Proc runs commands, each in a directory of its own below Dir.
+	Proc    *proc.Host
+	Dir     string
+	Secrets secret.Provider
+	// Environment is what commands get of the worker's variables.
+	Environment []string
+	Logger      *zap.Logger
+}
+
+// Notifier holds the activity that tells people what leaked.
+type Notifier struct {
+	cfg  NotifierConfig
+	http *http.Client
+}
+
+// NewNotifier returns a Notifier.
+func NewNotifier(cfg NotifierConfig) *Notifier {
+	cfg.Logger = telemetry.OrNop(cfg.Logger)
+	return &Notifier{cfg: cfg, http: &http.Client{
+		Timeout: webhookWithin,
+		// What is sent may not follow to where nobody meant it to go.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// Notify writes to the log what leaked, or is released after all, and tells
+// those who asked to be told. It may tell twice, as what it does is retried.
+func (n *Notifier) Notify(ctx context.Context, in NotifyInput) error {
+	unstick(ctx, n.cfg.Client, n.cfg.Namespace)
+	defer beating(ctx)()
+	n.log(&in.Notice)
+	if in.Notify == nil {
+		return nil
+	}
+	names := in.Notify.Secrets
+	if in.Notify.Secret != "" {
+		names = []string{in.Notify.Secret}
+	}
+	values, err := secret.Load(ctx, n.cfg.Secrets, names)
+	if errors.Is(err, secret.ErrNotFound) {
+		return fail(run.Cause{Trigger: run.TriggerInvalid, Message: fmt.Sprintf("notify: %v", err)})
+	}
+	if err != nil {
+		return fmt.Errorf("reading the secrets of notify: %w", err)
+	}
+	text, err := json.Marshal(in.Notice)
+	if err != nil {
+		return fmt.Errorf("writing a notice: %w", err)
+	}
+	if in.Notify.Command != "" {
+		return n.command(ctx, &in, text, values)
+	}
+	return n.webhook(ctx, &in, text, values)
+}
+
+// log says what happened of each resource.
+func (n *Notifier) log(notice *Notice) {
+	for i := range notice.Resources {
+		r := &notice.Resources[i]
+		fields := []zap.Field{
+			zap.String("run", notice.Run), zap.String("run_key", notice.RunKey), zap.String("node", r.Node),
+			zap.String("kind", r.Kind), zap.String("name", r.Name), zap.String("host", r.Host), zap.Int("attempts", r.Attempts),
+		}
+		if notice.Event == EventLeaked {
+			n.cfg.Logger.Error("could not release a resource; the janitor goes on trying", append(fields, zap.String("why", r.Error))...)
+		} else {
+			n.cfg.Logger.Info("released a resource that had leaked", fields...)
+		}
+	}
+}
+
+// webhook sends the notice as a POST.
+func (n *Notifier) webhook(ctx context.Context, in *NotifyInput, text []byte, values []secret.Value) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, in.Notify.Webhook, bytes.NewReader(text))
+	if err != nil {
+		return fail(run.Cause{Trigger: run.TriggerInvalid, Message: fmt.Sprintf("notify: %v", err)})
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", in.Notice.id())
+	for _, v := range values {
+		req.Header.Set("Authorization", "Bearer "+v.Reveal())
+	}
+	resp, err := n.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("notifying: %w", err)
+	}
+	// Only the status counts; the rest is read so that the connection can be
+	// used again, if it is not much.
+	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
+	_ = resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		return fmt.Errorf("notifying %s: it answered %s", in.Notify.Webhook, resp.Status)
+	}
+	return nil
+}
+
+// id names a notice: one that is sent again has the same.
+func (n *Notice) id() string {
+	return fmt.Sprintf("%s/%s/%d", n.RunKey, n.Event, n.At.UnixNano())
+}
+
+// command runs the script of a notify, with the notice in a file.
+func (n *Notifier) command(ctx context.Context, in *NotifyInput, text []byte, values []secret.Value) (err error) {
+	mask, err := secret.NewMasker(values...)
+	if err != nil {
+		return fail(run.Cause{Trigger: run.TriggerInvalid, Message: fmt.Sprintf("notify: %v", err)})
+	}
+	if err := os.MkdirAll(n.cfg.Dir, 0o700); err != nil {
+		return fmt.Errorf("making a directory for notify: %w", err)
+	}
+	dir, err := os.MkdirTemp(n.cfg.Dir, "notice-")
+	if err != nil {
+		return fmt.Errorf("making a directory for notify: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	script, notice := filepath.Join(dir, "script"), filepath.Join(dir, "notice.json")
+	if err := errors.Join(os.WriteFile(script, []byte(in.Notify.Command), 0o600), os.WriteFile(notice, text, 0o600)); err != nil {
+		return fmt.Errorf("writing the notice: %w", err)
+	}
+	env := environ{}
+	for _, kv := range n.cfg.Environment {
+		name, value, _ := strings.Cut(kv, "=")
+		env[name] = value
+	}
+	env["HOME"], env["TMPDIR"] = dir, dir
+	env["BELAY_EVENT"], env["BELAY_NOTICE"] = in.Notice.Event, notice
+	env["BELAY_RUN_ID"], env["BELAY_RUN_KEY"], env["BELAY_PIPELINE"] = in.Notice.Run, in.Notice.RunKey, in.Notice.Pipeline
+	for _, v := range values {
+		env[v.Name()] = v.Reveal()
+	}
+	said := &tail{}
+	out := mask.Writer(said)
+	res, err := n.run(ctx, proc.Job{
+		Node: "notify/" + in.Notice.RunKey, Argv: shellArgv("", script), Dir: dir, Env: env.list(),
+		Stdout: out, Stderr: out, Grace: commandGrace, DeadMan: commandWithin + commandGrace,
+	})
+	if err := errors.Join(err, out.Close()); err != nil {
+		return fmt.Errorf("running the command of notify: %w", err)
+	}
+	if res.ExitCode != 0 {
+		return fmt.Errorf("the command of notify: %s; it said: %s", res, strings.TrimSpace(said.String()))
+	}
+	return nil
+}
+
+// run runs a process to its end, within its bound.
+func (n *Notifier) run(ctx context.Context, job proc.Job) (proc.Result, error) {
+	p, err := n.cfg.Proc.Start(ctx, job)
+	if err != nil {
+		return proc.Result{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandWithin)
+	defer cancel()
+	defer context.AfterFunc(ctx, p.Terminate)()
+	return p.Wait()
+}
