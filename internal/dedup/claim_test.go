@@ -233,6 +233,27 @@ func TestTakeover(t *testing.T) {
 	})
 }
 
+// TestSettledForADeadOwner: who comes then is as well off as who takes over.
+func TestSettledForADeadOwner(t *testing.T) {
+	onEachRedis(t, func(t *testing.T, b *bundle) {
+		t.Helper()
+		waiting := by("b")
+		waiting.Request.At = b.now(t)
+		first := b.claim(t, by("a"), dedup.Granted)
+		b.claim(t, waiting, dedup.InFlight)
+		require.NoError(t, b.Settle(t.Context(), dedup.Settlement{Held: held(first.Record), State: dedup.Canceled, Died: true}))
+		r, err := b.Lookup(t.Context(), first.Record.Key)
+		require.NoError(t, err)
+		require.Nil(t, r, "it answers nobody")
+		second := b.claim(t, waiting, dedup.Granted)
+		require.Greater(t, second.Record.Token, first.Record.Token)
+		require.Equal(t, dedup.IdempotencyKey(first.Record), dedup.IdempotencyKey(second.Record))
+		b.settle(t, second, dedup.Failed)
+		third := b.claim(t, by("c"), dedup.Granted)
+		require.NotEqual(t, dedup.IdempotencyKey(second.Record), dedup.IdempotencyKey(third.Record))
+	})
+}
+
 func TestRedeliveryOfADeadRun(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, b *bundle) {
 		t.Helper()

@@ -164,6 +164,10 @@ type Settlement struct {
 	// Window is how long a completed one blocks from now.
 	Window time.Duration
 	Result Result
+	// Died says that the owner did not end but is dead. Where the claim is then
+	// Canceled, whoever claims next does as who takes over: the idempotency key
+	// stays, since nobody knows how far the owner had come.
+	Died bool
 	// Grant is the claim as it was granted, if it is at hand: with it a claim
 	// that Redis has lost since is put back in full before it ends.
 	Grant *Record

@@ -22,6 +22,7 @@ type model struct {
 	b   *bundle
 
 	state      dedup.State // "" before the first claim
+	died       bool        // it was settled for a dead owner
 	holder     string
 	token      int64
 	generation int
@@ -84,7 +85,7 @@ func (m *model) expected(c dedup.Claim) dedup.Decision {
 		return dedup.Duplicate
 	case m.inside() && !c.Request.At.IsZero() && !c.Request.At.After(m.ended()):
 		return dedup.Duplicate
-	case (m.state == dedup.Failed || m.state == dedup.Canceled) && !mine && m.sinceEnd < modelLate &&
+	case (m.state == dedup.Failed || m.state == dedup.Canceled) && !m.died && !mine && m.sinceEnd < modelLate &&
 		!c.Request.At.IsZero() && !c.Request.At.After(m.ended()):
 		return dedup.Late
 	}
@@ -117,11 +118,12 @@ func (m *model) ask(r *modelRun, dead int64) {
 	case !want.Runs():
 		require.NotEqual(m.t, c.Owner.RunKey == v.Record.Owner.RunKey, want != dedup.Done)
 	default:
-		if want == dedup.Granted && m.state != "" && !dies {
+		if want == dedup.Granted && m.state != "" && !dies && !m.died {
 			m.generation++
 		}
 		require.Greater(m.t, v.Record.Token, m.last, "tokens grow")
 		require.Equal(m.t, m.generation, v.Record.Generation)
+		m.died = false
 		m.state, m.holder, m.token, m.last = dedup.Running, c.Owner.RunKey, v.Record.Token, v.Record.Token
 		r.state = dedup.Running
 		r.grants = append(r.grants, v.Record)
@@ -132,7 +134,7 @@ func (m *model) ask(r *modelRun, dead int64) {
 }
 
 func (m *model) end(state dedup.State) {
-	m.state, m.sinceEnd = state, 0
+	m.state, m.sinceEnd, m.died = state, 0, false
 	if r := m.run(m.holder); r != nil {
 		r.state = state
 	}
@@ -195,7 +197,8 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		"settle": func(t *rapid.T) {
 			_, grant := m.grant(t)
 			state := rapid.SampledFrom([]dedup.State{dedup.Completed, dedup.Failed, dedup.Canceled}).Draw(t, "state")
-			s := dedup.Settlement{Held: held(grant), State: state, Window: modelWindow}
+			died := rapid.IntRange(0, 3).Draw(t, "the owner died") == 0
+			s := dedup.Settlement{Held: held(grant), State: state, Window: modelWindow, Died: died}
 			if rapid.Bool().Draw(t, "with its grant") {
 				s.Grant = &grant
 			}
@@ -205,6 +208,7 @@ func (m *model) actions() map[string]func(*rapid.T) {
 			require.Equal(m.t, err != nil, errors.Is(err, dedup.ErrNotOwner))
 			if m.holds(grant) {
 				m.end(state)
+				m.died = died && state == dedup.Canceled
 			}
 		},
 		"crash": func(t *rapid.T) {
@@ -238,7 +242,7 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		"release": func(*rapid.T) {
 			r, err := m.b.ReleaseByOperator(ctx, pipelineKey)
 			require.NoError(m.t, err)
-			ended := m.state == dedup.Failed || m.state == dedup.Canceled
+			ended := (m.state == dedup.Failed || m.state == dedup.Canceled) && !m.died
 			require.Equal(m.t, m.state == dedup.Running || m.inside() || ended && m.sinceEnd < modelLate, r != nil)
 			if r != nil {
 				m.end(dedup.Released)
@@ -254,7 +258,7 @@ func (m *model) check(*rapid.T) {
 	ctx := m.ctx
 	r, err := m.b.Lookup(ctx, pipelineKey)
 	require.NoError(m.t, err)
-	ended := m.state == dedup.Failed || m.state == dedup.Canceled
+	ended := (m.state == dedup.Failed || m.state == dedup.Canceled) && !m.died
 	require.Equal(m.t, m.state == dedup.Running || m.inside() || ended && m.sinceEnd < modelLate, r != nil)
 	if r != nil {
 		require.Equal(m.t, m.state, r.State)

@@ -59,7 +59,11 @@ type stored struct {
 	only bool
 	// announced says that it was granted over a completed one inside its window.
 	announced bool
+	// died says that it ended since its owner was dead: that answers nobody.
+	died bool
 }
+
+func (r *stored) over(now time.Time) bool { return r.died || r.Record.over(now) }
 
 // decode reads the fields of a hash, name and value in turn.
 func decode(v any) (stored, error) {
@@ -105,7 +109,7 @@ func decodeFields(fields map[string]string) (stored, error) {
 	}
 	ended, err4 := moment(fields["ended_at"])
 	until, err5 := moment(fields["until"])
-	r.EndedAt, r.Until = ended, until
+	r.EndedAt, r.Until, r.died = ended, until, fields["died"] == "1"
 	if text := fields["result"]; text != "" {
 		if err := json.Unmarshal([]byte(text), &r.Result); err != nil {
 			return stored{}, err

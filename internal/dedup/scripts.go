@@ -15,6 +15,8 @@ import (
 //	              absent where there was none and no takeover
 //	claim         JSON of the key, the owner, the request and the fingerprint
 //	request       the request id as it stands in the key of its run
+//	died          1 where it ended as canceled since its owner was dead: whoever
+//	              claims next goes on in its generation
 //	announced     1 where it was granted over a completed one inside its window
 //	claimed_at ended_at until   in µs of Redis's clock; until is the end of the
 //	              lease, or of the window; claimed_at may be absent: the token
@@ -88,7 +90,7 @@ local inside = state == 'completed' and tonumber(old['until']) > now
 local function hold(decision, claimed, announced)
   local token, till = math.max(token + 1, now), lease > 0 and now + lease or 0
   redis.call('HSET', claim, 'state', 'running', 'who', who, 'token', text(token), 'claim', json, 'request', name,
-    'announced', announced and '1' or '', 'claimed_at', text(claimed), 'ended_at', '', 'until', till > 0 and text(till) or '', 'result', '')
+    'announced', announced and '1' or '', 'claimed_at', text(claimed), 'ended_at', '', 'died', '', 'until', till > 0 and text(till) or '', 'result', '')
   if decision == 'granted' then
     redis.call('HSET', claim, 'generation', generation)
     redis.call('PERSIST', claim)
@@ -136,11 +138,12 @@ if state == 'running' then return {'in_flight', now, all} end
 -- Only who could know of the completion can mean to run again.
 rerun = rerun and (at == 0 or at > ended)
 if inside and not rerun then return {'duplicate', now, all} end
-if (state == 'failed' or state == 'canceled') and old.who ~= who and ARGV[8] == '1'
+local died = old.died == '1'
+if (state == 'failed' or state == 'canceled') and not died and old.who ~= who and ARGV[8] == '1'
   and at > 0 and at <= ended and now - ended < late then
   return {'late', now, all}
 end
-generation = generation + 1
+if not died then generation = generation + 1 end
 return hold('granted', now, inside)`)
 
 // restore puts back a claim that Redis has lost: by a restart without its data
@@ -152,7 +155,7 @@ local old = redis.call('HMGET', claim, 'state', 'who', 'token')
 local state, owner, stored = old[1], old[2], tonumber(old[3] or 0)
 if not state or (granted and token > stored) then
   redis.call('HSET', claim, 'state', 'running', 'who', who, 'token', ARGV[2], 'generation', ARGV[4],
-    'claim', ARGV[5], 'request', ARGV[6], 'announced', '', 'claimed_at', ARGV[7], 'ended_at', '', 'until', '', 'result', '')
+    'claim', ARGV[5], 'request', ARGV[6], 'announced', '', 'claimed_at', ARGV[7], 'ended_at', '', 'died', '', 'until', '', 'result', '')
   redis.call('PERSIST', claim)
   state, owner, stored = 'running', who, token
 end
@@ -176,14 +179,14 @@ return {'ok', now}`)
 //	KEYS[1] -> the claim
 //	ARGV    -> who, token, 1 where the next four are as granted, generation, JSON
 //	           of the claim, request name, time of the claim, state, window in µs,
-//	           JSON of the result
+//	           JSON of the result, 1 where the owner died
 //	Returns ok, the time and the record; or not_owner and the time.
 var settleScript = redis.NewScript(clock + tools + restore + `
 local ending, window = ARGV[8], tonumber(ARGV[9])
 if state ~= 'running' and state ~= ending then return {'not_owner', now} end
 if state == 'running' then
   local till = ending == 'completed' and text(now + window) or ''
-  redis.call('HSET', claim, 'state', ending, 'ended_at', text(now), 'until', till, 'result', ARGV[10])
+  redis.call('HSET', claim, 'state', ending, 'ended_at', text(now), 'until', till, 'result', ARGV[10], 'died', ending == 'canceled' and ARGV[11] or '')
   redis.call('PEXPIRE', claim, text(math.floor(window / 1000) + keep))
   note(redis.call('HGET', claim, 'request'), who)
 end
@@ -200,7 +203,7 @@ local all = redis.call('HGETALL', claim)
 local old = fields(all)
 local state = old.state
 local blocks = state == 'running' or state == 'completed' and tonumber(old['until']) > now
-  or (state == 'failed' or state == 'canceled') and now - tonumber(old.ended_at) < late
+  or (state == 'failed' or state == 'canceled') and old.died ~= '1' and now - tonumber(old.ended_at) < late
 if not blocks then return {now} end
 redis.call('HSET', claim, 'state', 'released', 'token', text(math.max(tonumber(old.token) + 1, now)), 'ended_at', text(now), 'until', '')
 redis.call('PEXPIRE', claim, keep)

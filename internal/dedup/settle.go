@@ -43,10 +43,13 @@ func (c *Claims) Settle(ctx context.Context, s Settlement) error {
 	if err != nil {
 		return err
 	}
-	window := max(s.Window, 0)
+	window, died := max(s.Window, 0), ""
+	if s.Died {
+		died = "1"
+	}
 	asked := c.tier.ask()
 	got, err := c.run(ctx, settleScript, []string{s.Key.redisKey()}, append(args,
-		string(s.State), window.Microseconds(), result)...)
+		string(s.State), window.Microseconds(), result, died)...)
 	if err == nil {
 		err = c.settled(asked, got)
 	}

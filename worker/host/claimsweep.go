@@ -123,7 +123,7 @@ func (s *claimSweep) end(ctx context.Context, r *dedup.Record, answer liveness.A
 		why = "its run is over: " + string(answer.Status)
 	}
 	err := s.claims.Settle(ctx, dedup.Settlement{
-		Held: dedup.Held{Key: r.Key, Owner: r.Owner, Token: r.Token}, State: state, Window: window,
+		Held: dedup.Held{Key: r.Key, Owner: r.Owner, Token: r.Token}, State: state, Window: window, Died: true,
 		Result: dedup.Result{Status: answer.Status, Summary: why},
 	})
 	switch {
