@@ -34,6 +34,8 @@ type pipeline struct {
 	open  int
 	slot  *slot  // in the pipeline's concurrency group
 	claim *claim // of the pipeline's key
+	// remains is what stages could not give back.
+	remains remains
 	// outputBytes is the size of all outputs so far.
 	outputBytes int
 	now         bool // leave out finally
@@ -56,6 +58,7 @@ func Pipeline(ctx workflow.Context, in PipelineInput) (*run.Document, error) {
 	}
 	p.body(ctx)
 	p.runFinally(ctx)
+	p.settleRemains(ctx)
 	p.leaveSlot(ctx)
 	return p.close(ctx)
 }

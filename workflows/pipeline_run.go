@@ -180,6 +180,7 @@ func (p *pipeline) endLeg(ctx workflow.Context, n *node, l *leg, res *run.Stage,
 	n.open--
 	p.open--
 	l.steps = readStage(l.doc, res, err)
+	p.takeUp(ctx, l, err)
 	p.limitOutputs(l)
 	end := workflow.Now(ctx)
 	l.doc.EndedAt = &end

@@ -26,6 +26,8 @@ type Metrics struct {
 	audited  map[audit.Cause]prometheus.Counter
 	lost     prometheus.Counter
 	swept    map[string]prometheus.Counter
+
+	resources resources
 }
 
 // claims are resolved once, so that counting one takes no look-up by labels.
@@ -65,6 +67,7 @@ func New() *Metrics {
 	for _, state := range []dedup.State{dedup.Completed, dedup.Failed, dedup.Canceled} {
 		m.swept[string(state)] = swept.WithLabelValues(string(state))
 	}
+	m.resources = m.newResources()
 	return m
 }
 

@@ -39,6 +39,9 @@ func TestCountsWhatHappens(t *testing.T) {
 	m.Audited(&audit.Entry{}, false)
 	m.Audited(&audit.Entry{RootCause: audit.Redelivery}, true)
 	m.Swept(dedup.Failed)
+	m.SetLeaked(3)
+	m.Released("lock")
+	m.Released("no such kind")
 	text := scrape(t, m)
 	for _, line := range []string{
 		`belay_dedup_decisions_total{decision="granted",space="pipeline",tier="redis"} 1`,
@@ -53,6 +56,9 @@ func TestCountsWhatHappens(t *testing.T) {
 		`belay_audit_entries_total{root_cause="none"} 1`,
 		`belay_audit_entries_dropped_total 1`,
 		`belay_dedup_swept_total{state="failed"} 1`,
+		`belay_leaked_resources 3`,
+		`belay_released_total{kind="lock"} 1`,
+		`belay_released_total{kind="process"} 0`,
 	} {
 		require.Contains(t, text, "\n"+line+"\n")
 	}

@@ -28,6 +28,8 @@ func Check(history *historypb.History) error {
 	replayer.RegisterWorkflowWithOptions(workflows.Pipeline, workflow.RegisterOptions{Name: workflows.PipelineWorkflow})
 	replayer.RegisterWorkflowWithOptions(workflows.Stage, workflow.RegisterOptions{Name: workflows.StageWorkflow})
 	replayer.RegisterWorkflowWithOptions(workflows.Group, workflow.RegisterOptions{Name: activities.GroupWorkflow})
+	replayer.RegisterWorkflowWithOptions(workflows.Reap, workflow.RegisterOptions{Name: activities.ReapWorkflow})
+	replayer.RegisterWorkflowWithOptions(workflows.Janitor, workflow.RegisterOptions{Name: activities.JanitorWorkflow})
 	started := history.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes()
 	err = replayer.ReplayWorkflowHistoryWithOptions(nil, history, worker.ReplayWorkflowHistoryOptions{
 		// The ids of stages are made of those of the run.

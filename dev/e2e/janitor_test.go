@@ -1,0 +1,112 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+
+	"belay.run/activities"
+	"belay.run/dev/e2e"
+	"belay.run/internal/run"
+)
+
+// TestJanitorSchedule holds that a worker has the janitor scheduled, and that
+// its passes run.
+func TestJanitorSchedule(t *testing.T) {
+	t.Parallel()
+	env := shared.Get(t)
+	handle := env.Temporal.Client().ScheduleClient().GetHandle(t.Context(), activities.JanitorSchedule)
+	require.Eventually(t, func() bool {
+		d, err := handle.Describe(t.Context())
+		return err == nil && d.Info.NumActions > 0
+	}, e2e.Patience, 200*time.Millisecond, "the janitor does not run")
+	d, err := handle.Describe(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 15*time.Second, d.Schedule.Spec.Intervals[0].Every)
+}
+
+// reaped reports whether what a run, or a stage of it, left was released whole.
+func reaped(t *testing.T, env *e2e.Env, runKey, node string) bool {
+	t.Helper()
+	d, err := env.Temporal.Client().DescribeWorkflowExecution(t.Context(), run.ReapID(runKey, node), "")
+	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
+		return false
+	}
+	require.NoError(t, err)
+	return d.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
+}
+
+// TestJanitorReapsATerminatedRun terminates a run and its stage, so that no code
+// of theirs runs any more: what they had is given back all the same, and that is
+// confirmed.
+func TestJanitorReapsATerminatedRun(t *testing.T) {
+	t.Parallel()
+	env := shared.Get(t)
+	mark := seconds(341)
+	r := env.Run(t, `
+version: 1
+name: terminated
+stages: [{name: s, steps: [{name: a, grace_period: 1s, run: "pwd; sleep `+mark+`"}]}]
+`)
+	r.WaitLog("s/a", "/")
+	doc := r.WaitNode("s/a", run.Running)
+	stage := doc.Stages[0]
+	c := env.Temporal.Client()
+	require.NoError(t, c.TerminateWorkflow(t.Context(), r.ID, r.RunID, "enough"))
+	require.NoError(t, c.TerminateWorkflow(t.Context(), stage.WorkflowID, stage.RunID, "enough"))
+
+	require.Eventually(t, func() bool {
+		got := env.CLI(t, "janitor", "run", "-o", "json")
+		require.Equal(t, 0, got.Code, got.Stderr+got.Stdout)
+		var res activities.JanitorResult
+		require.NoError(t, json.Unmarshal([]byte(got.Stdout), &res))
+		return reaped(t, env, doc.RunKey, "")
+	}, e2e.Patience, 500*time.Millisecond, "the run is not reaped")
+	requireGone(t, mark)
+	got := env.CLI(t, "resources", r.ID, "-o", "json")
+	require.Equal(t, 0, got.Code, got.Stderr)
+	var held struct {
+		Resources []struct{ Kind, Name, State string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(got.Stdout), &held))
+	for _, h := range held.Resources {
+		require.Equal(t, "released", h.State, "%v", h)
+	}
+}
+
+// TestAStageThatIsTerminatedAloneIsReaped: the run hears of it, has what the
+// stage left given back, and closes after that.
+func TestAStageThatIsTerminatedAloneIsReaped(t *testing.T) {
+	t.Parallel()
+	env := shared.Get(t)
+	mark := seconds(342)
+	dir := t.TempDir()
+	r := env.Run(t, `
+version: 1
+name: alone
+stages:
+  - name: s
+    steps: [{name: a, grace_period: 1s, run: "pwd > `+filepath.Join(dir, "where")+`; echo ready; sleep `+mark+`"}]
+    finally: [{name: tidy, run: "echo tidied"}]
+finally: [{name: report, run: "echo reported"}]
+`)
+	r.WaitLog("s/a", "ready")
+	doc := r.WaitNode("s/a", run.Running)
+	require.NoError(t, env.Temporal.Client().TerminateWorkflow(t.Context(), doc.Stages[0].WorkflowID, "", "enough"))
+	doc = r.Wait()
+	requireGone(t, mark)
+	require.Equal(t, run.Cancelled, doc.Status)
+	require.Equal(t, run.Succeeded, e2e.Nodes(doc)["finally/report"].Status)
+	require.Empty(t, r.Log("s/tidy"), "no code of the stage runs after a terminate")
+	where, err := os.ReadFile(filepath.Join(dir, "where"))
+	require.NoError(t, err)
+	require.NoDirExists(t, string(where[:len(where)-1]), "the workspace is still there")
+	require.True(t, reaped(t, env, doc.RunKey, "s"))
+}

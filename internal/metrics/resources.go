@@ -1,0 +1,41 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"belay.run/internal/resource"
+)
+
+// resources are the metrics of what runs acquire and give back.
+type resources struct {
+	leaked   prometheus.Gauge
+	released map[string]prometheus.Counter
+}
+
+func (m *Metrics) newResources() resources {
+	r := resources{
+		leaked: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "belay_leaked_resources", Help: "Resources that could not be released, of all runs: every worker tells the same number.",
+		}),
+		released: make(map[string]prometheus.Counter),
+	}
+	m.registry.MustRegister(r.leaked)
+	total := m.counters("belay_released_total", "Resources that were released by this worker, by kind.", "kind")
+	for _, kind := range []string{
+		resource.KindProcess, resource.KindContainer, resource.KindTempDir, resource.KindWorkspace, resource.KindPort,
+		resource.KindLock, resource.KindSlot, resource.KindCredential, resource.KindCustom,
+	} {
+		r.released[kind] = total.WithLabelValues(kind)
+	}
+	return r
+}
+
+// SetLeaked says how many resources are leaked.
+func (m *Metrics) SetLeaked(n int) { m.resources.leaked.Set(float64(n)) }
+
+// Released counts a resource that this worker released.
+func (m *Metrics) Released(kind string) {
+	if c := m.resources.released[kind]; c != nil {
+		c.Inc()
+	}
+}

@@ -1,0 +1,88 @@
+package workflows
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"belay.run/activities"
+)
+
+// Janitor is one pass of the janitor: it looks for closed runs that left
+// something behind and has what they left released, each by a [Reap] of its own.
+// What is not over when the pass is goes on.
+func Janitor(ctx workflow.Context, in activities.JanitorInput) (*activities.JanitorResult, error) {
+	var reaper *activities.Reaper
+	var found activities.Found
+	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, findOptions()), reaper.FindClosed,
+		activities.FindInput{Limit: maxReaped, Eager: in.Eager}).Get(ctx, &found)
+	if err != nil {
+		return nil, err
+	}
+	p := &pass{res: activities.JanitorResult{
+		Runs: []activities.ReapResult{}, UnderWay: []string{}, More: found.More, Notes: found.Notes,
+	}}
+	for _, owner := range found.Runs {
+		p.reap(ctx, owner, in.Eager)
+	}
+	if _, err := workflow.AwaitWithTimeout(ctx, cmp.Or(in.Patience, janitorPatience), func() bool { return len(p.open) == 0 }); err != nil {
+		return nil, err
+	}
+	slices.Sort(p.open)
+	p.res.UnderWay = append(p.res.UnderWay, p.open...)
+	workflow.SetCurrentDetails(ctx, p.summary())
+	return &p.res, nil
+}
+
+// pass is the state of a pass.
+type pass struct {
+	res  activities.JanitorResult
+	open []string // the ids of runs whose release is under way
+}
+
+// reap begins the release of what a run left, and notes what comes of it. One
+// that is being released already is left alone.
+func (p *pass) reap(ctx workflow.Context, owner activities.Owner, eager bool) {
+	p.open = append(p.open, owner.WorkflowID)
+	future := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, reapOptions(owner)), activities.ReapWorkflow,
+		activities.ReapInput{Owner: owner, Eager: eager})
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		res, err := reaped(ctx, future)
+		if ctx.Err() != nil {
+			return
+		}
+		if _, already := errors.AsType[*temporal.ChildWorkflowExecutionAlreadyStartedError](err); already {
+			return // it stays among those under way
+		}
+		if i := slices.Index(p.open, owner.WorkflowID); i >= 0 {
+			p.open = slices.Delete(p.open, i, i+1)
+		}
+		switch {
+		case err != nil:
+			p.res.Notes = append(p.res.Notes, fmt.Sprintf("%s: %v", owner.WorkflowID, err))
+		case !res.Open && len(res.Released)+len(res.Leaked)+len(res.Notes) > 0:
+			p.res.Runs = append(p.res.Runs, *res)
+			p.res.Released += len(res.Released)
+			p.res.Leaked += len(res.Leaked)
+		}
+	})
+}
+
+// reaped is the end of a [Reap], which tells what it did also where it failed.
+func reaped(ctx workflow.Context, future workflow.ChildWorkflowFuture) (*activities.ReapResult, error) {
+	var res activities.ReapResult
+	err := future.Get(ctx, &res)
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok && details(app, &res) && res.RunKey != "" {
+		return &res, nil
+	}
+	return &res, err
+}
+
+// summary is what Temporal's UI shows of the pass.
+func (p *pass) summary() string {
+	return fmt.Sprintf("%d released, %d leaked, %d under way", p.res.Released, p.res.Leaked, len(p.res.UnderWay))
+}
