@@ -3,6 +3,7 @@ package spec
 import (
 	"encoding/json"
 	"fmt"
+	"sync"
 )
 
 // MaxPlan is how large a plan may be as JSON, in bytes: Temporal takes at most
@@ -21,6 +22,10 @@ type File struct {
 	plan Plan
 }
 
+// grammar is what a pipeline file may be: made once, since it compiles patterns by
+// the dozen, and only by who reads a file.
+var grammar = sync.OnceValue(fileObject)
+
 // Parse reads and checks a pipeline file; path is its name in what it reports.
 // The file is nil where there are errors. Parse never fails otherwise, and what
 // it takes is bounded, whatever the text is.
@@ -33,7 +38,7 @@ func Parse(path string, text []byte) (*File, *Report) {
 	if root == nil {
 		return nil, p.report()
 	}
-	raw, ok := fileObject().read(p, root)
+	raw, ok := grammar().read(p, root)
 	if !ok {
 		return nil, p.report()
 	}
