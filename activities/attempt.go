@@ -86,6 +86,9 @@ func (s *Steps) RunStep(ctx context.Context, in StepInput) (*StepResult, error) 
 	var touch sync.WaitGroup
 	touch.Go(func() { a.keepInTouch(ctx, done) })
 	err := a.run() //nolint:contextcheck // its own context outlives the activity's
+	if err == nil {
+		a.settleClaim()
+	}
 	close(done)
 	touch.Wait()
 	return a.report(err)

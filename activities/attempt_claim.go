@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"belay.run/internal/dedup"
 	"belay.run/internal/run"
 )
@@ -69,6 +71,28 @@ func (a *attempt) keepClaim() func() {
 	return func() {
 		cancel(nil)
 		renewing.Wait()
+	}
+}
+
+// settleBound bounds the settlement of a claim by the attempt that completed.
+const settleBound = 5 * time.Second
+
+// settleClaim ends the claim of a step that has completed, before Temporal is
+// told so: where that report is lost, since the worker dies or Temporal does not
+// answer for longer than a heartbeat may, the next attempt finds the result and
+// does not do the work again. What cannot be settled now is when the node ends.
+func (a *attempt) settleClaim() {
+	if a.held == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), settleBound)
+	defer cancel()
+	_, err := a.steps.Claims.settle(ctx, &SettleInput{
+		Claiming: *a.in.Claim, Record: a.held,
+		Result: dedup.Result{Status: run.Succeeded, ExitCode: a.res.ExitCode, Outputs: a.res.Outputs},
+	})
+	if err != nil {
+		a.steps.Logger.Info("the claim of a step is settled later", zap.String("node", a.in.Node), zap.Error(err))
 	}
 }
 

@@ -45,7 +45,7 @@ func (c *Claims) settle(ctx context.Context, in *SettleInput) (*Settled, error) 
 		State: state, Window: c.window(ctx, &in.Claiming), Result: in.Result, Grant: in.Record,
 	})
 	if errors.Is(err, dedup.ErrNotOwner) {
-		return &Settled{Note: c.lostTo(ctx, in.Key)}, nil
+		return &Settled{Note: c.lostTo(ctx, in.Owner, in.Key)}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -77,11 +77,14 @@ func settledAs(s run.Status) dedup.State {
 	return dedup.Failed
 }
 
-// lostTo says who holds a key now that was another's.
-func (c *Claims) lostTo(ctx context.Context, key dedup.Key) string {
+// lostTo says who holds a key now that was from's.
+func (c *Claims) lostTo(ctx context.Context, from dedup.Owner, key dedup.Key) string {
 	record, err := c.Claims.Lookup(ctx, key)
-	if err != nil || record == nil {
+	switch {
+	case err != nil || record == nil:
 		return fmt.Sprintf("the claim of key %q was released by an operator", key.Name)
+	case record.Owner.Same(from) && record.State == dedup.Completed:
+		return fmt.Sprintf("key %q counts as completed: an attempt did the work, and Temporal heard of it too late", key.Name)
 	}
 	by := record.Owner.WorkflowID + "@" + record.Owner.RunID
 	if record.Owner.Node != "" {
