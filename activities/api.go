@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"belay.run/internal/dedup"
+	"belay.run/internal/resource"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 )
@@ -72,6 +73,13 @@ type StepInput struct {
 	Vars map[string]string `json:"vars,omitempty"`
 	// Claim is set where the step has a key.
 	Claim *Claiming `json:"claim,omitempty"`
+	// Services are where the services of its stage are reached.
+	Services []ServiceAddress `json:"services,omitempty"`
+	// Holder is who holds the step's resources, save node and attempt; Label is
+	// where else they may be released, and Release how long that may take.
+	Holder  resource.Owner `json:"holder,omitzero"`
+	Label   string         `json:"label,omitempty"`
+	Release time.Duration  `json:"release,omitempty"`
 }
 
 // StepResult is how an attempt of a step ended. It travels as the result, or
@@ -87,6 +95,10 @@ type StepResult struct {
 	MaxRSS    int64             `json:"max_rss_bytes,omitempty"`
 	// Cause is set where the attempt did not succeed.
 	Cause *run.Cause `json:"cause,omitempty"`
+	// Resources are what the attempt held, Unreleased what of that, or of
+	// earlier attempts, it could not give back.
+	Resources  []run.Resource   `json:"resources,omitempty"`
+	Unreleased []resource.Entry `json:"unreleased,omitempty"`
 	// Notes are warnings worth a person's attention.
 	Notes []string `json:"notes,omitempty"`
 	// Claim is the claim that the attempt held; nil where the step has no key,
@@ -105,14 +117,20 @@ type Progress struct {
 	// Name is what it waits for, and Holder who has that, where it does.
 	Name   string `json:"name,omitempty"`
 	Holder string `json:"holder,omitempty"`
+	// Position is its place in the queue for that, from 1.
+	Position int `json:"position,omitempty"`
+	// Resources are what it holds.
+	Resources []run.Resource `json:"resources,omitempty"`
 }
 
 // Phases of a step as its heartbeat shows them.
 const (
-	PhaseClaiming = "waiting for a claim"
-	PhaseWaiting  = "waiting for a process slot"
-	PhaseRunning  = "running"
-	PhaseEnding   = "ending"
+	PhaseClaiming  = "waiting for a claim"
+	PhaseWaiting   = "waiting for a process slot"
+	PhaseLocking   = "waiting for a lock"
+	PhaseRunning   = "running"
+	PhaseEnding    = "ending"
+	PhaseReleasing = "releasing"
 )
 
 // EndInput asks a host to end the processes of steps at once.

@@ -46,6 +46,10 @@ type SlotRequest struct {
 type SlotNews struct {
 	// State is SlotGranted, SlotRefused or SlotQueued.
 	State string `json:"state"`
+	// Group and Node say to which of its memberships the news belong: a stage
+	// is a member, and so may each of its steps be.
+	Group string `json:"group,omitempty"`
+	Node  string `json:"node,omitempty"`
 	// Position in the queue, from 1; Holder is who holds a slot, the first of
 	// them.
 	Position int    `json:"position,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	"go.uber.org/zap"
 
 	"belay.run/internal/archive"
 	"belay.run/internal/proc"
@@ -112,6 +113,12 @@ func (s *Steps) Release(ctx context.Context, owner Owner) error {
 	s.forget(owner)
 	if err := s.Proc.EndNode(ctx, processNode(owner.RunKey, owner.Node)); err != nil && !errors.Is(err, proc.ErrNotProved) {
 		return fmt.Errorf("ending what is left of stage %s: %w", owner.Node, err)
+	}
+	if _, err := s.Resources.releaseHere(ctx, owner.RunKey, owner.Node); err != nil {
+		s.Logger.Warn("could not read all records of resources", zap.Error(err))
+	}
+	if err := s.removeContainers(ctx, owner); err != nil {
+		return err
 	}
 	if err := s.Host.Release(ctx, owner.RunKey, owner.Node); err != nil {
 		return fmt.Errorf("removing the workspace of stage %s: %w", owner.Node, err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,13 +46,14 @@ func (a *attempt) command(i int, env []string) error {
 	if err := os.WriteFile(script, []byte(cmd.Script), 0o600); err != nil {
 		return &retryableError{fmt.Errorf("writing the script: %w", err)}
 	}
+	defer a.releaseAll(len(a.holdings))
+	order, err := a.order(i, script, env)
+	if err != nil {
+		return err
+	}
 	out, errOut := a.mask.Writer(a.log.Stdout()), a.mask.Writer(a.log.Stderr())
-	p, err := a.steps.Proc.Start(a.ctx, proc.Job{
-		Node: processNode(a.key.runKey, a.key.node), Argv: shellArgv(a.in.Step.Shell, script),
-		Dir: filepath.Join(a.dirs.Workspace, filepath.FromSlash(a.in.Step.WorkingDir)), Env: env,
-		Stdout: a.metered(out), Stderr: a.metered(errOut), Grace: a.in.Step.GracePeriod, DeadMan: deadMan,
-		Limits: a.procLimits(), OnExcess: a.onExcess(),
-	})
+	order.Stdout, order.Stderr = a.metered(out), a.metered(errOut)
+	p, err := a.steps.Proc.Start(a.ctx, order)
 	if err != nil {
 		return a.startError(errors.Join(err, out.Close(), errOut.Close()))
 	}
@@ -73,7 +73,7 @@ func (a *attempt) command(i int, env []string) error {
 	} else if err != nil {
 		return a.stopped(&retryableError{fmt.Errorf("running the process: %w", err)})
 	}
-	return a.verdict(res)
+	return a.conclude(res)
 }
 
 // startError tells a script or host that cannot run the step from a fault that
@@ -182,6 +182,7 @@ func (a *attempt) environment() (environ, error) {
 	env["BELAY_ATTEMPT"] = strconv.Itoa(a.number)
 	env["BELAY_WORKSPACE"], env["BELAY_CACHE"] = a.dirs.Workspace, a.steps.Host.Cache()
 	env["BELAY_OUTPUT"] = a.outputFile()
+	env.add(a.serviceVars())
 	a.once(env)
 	values, err := a.secrets()
 	if err != nil {
@@ -193,12 +194,9 @@ func (a *attempt) environment() (environ, error) {
 
 // secrets reads the secrets that the step lists, at the moment of use.
 func (a *attempt) secrets() (map[string]string, error) {
-	values, err := secret.Load(a.ctx, a.steps.Secrets, a.in.Step.Secrets)
-	if errors.Is(err, secret.ErrNotFound) {
-		return nil, failed(run.TriggerInvalid, "%v", err)
-	}
+	values, err := loadSecrets(a.ctx, a.steps.Secrets, a.secretNames())
 	if err != nil {
-		return nil, &retryableError{failed(run.TriggerDependencyUnavailable, "%v", err)}
+		return nil, err
 	}
 	if a.mask, err = secret.NewMasker(values...); err != nil {
 		return nil, failed(run.TriggerInvalid, "%v", err)
@@ -206,9 +204,23 @@ func (a *attempt) secrets() (map[string]string, error) {
 	a.values = values
 	out := make(map[string]string, len(values))
 	for _, v := range values {
-		out[v.Name()] = v.Reveal()
+		if slices.Contains(a.in.Step.Secrets, v.Name()) {
+			out[v.Name()] = v.Reveal()
+		}
 	}
 	return out, nil
+}
+
+// loadSecrets reads secrets, or says what their want means for who needs them.
+func loadSecrets(ctx context.Context, from secret.Provider, names []string) ([]secret.Value, error) {
+	values, err := secret.Load(ctx, from, names)
+	if errors.Is(err, secret.ErrNotFound) {
+		return nil, failed(run.TriggerInvalid, "%v", err)
+	}
+	if err != nil {
+		return nil, &retryableError{failed(run.TriggerDependencyUnavailable, "%v", err)}
+	}
+	return values, nil
 }
 
 // environ is an environment by name.

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"belay.run/activities"
+	"belay.run/internal/container"
 	"belay.run/internal/logs"
 	"belay.run/internal/proc"
 	"belay.run/internal/run"
@@ -28,7 +29,12 @@ import (
 	"belay.run/internal/workspace"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if code, was := container.RunAsClient(os.Args, os.Stdout, os.Stderr); was {
+		os.Exit(code)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // host is a real host in a folder of the test: real processes, real logs.
 type host struct {
@@ -38,6 +44,8 @@ type host struct {
 	owner   activities.Owner
 	dirs    workspace.Dirs
 	secrets secrets
+
+	resources *activities.Resources
 }
 
 type secrets map[string]string
@@ -73,7 +81,9 @@ func setup(t *testing.T, beats error) *host {
 		logs: l, owner: activities.Owner{RunKey: "k1", Node: "build", WorkflowID: "w", RunID: "r"},
 		secrets: secrets{"TOKEN": "s3cr3t-value"},
 	}
+	h.resources = newResources(t, w, p, h.secrets)
 	h.steps = activities.NewSteps(activities.StepsConfig{
+		Resources: h.resources,
 		Client: client, Host: w, Proc: p, Logs: l, Store: st, Secrets: h.secrets, MaxProcesses: 2,
 		Environment: []string{"PATH=" + os.Getenv("PATH")},
 	})
@@ -81,6 +91,7 @@ func setup(t *testing.T, beats error) *host {
 	h.env = suite.NewTestActivityEnvironment()
 	h.env.SetTestTimeout(30 * time.Second)
 	h.env.RegisterActivity(h.steps)
+	h.env.RegisterActivity(h.resources)
 	h.env.RegisterActivity(activities.NewBinder(w))
 	_, err = h.env.ExecuteActivity((*activities.Binder)(nil).Bind, h.owner)
 	require.NoError(t, err)

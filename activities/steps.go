@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
+	"belay.run/internal/container"
 	"belay.run/internal/logs"
 	"belay.run/internal/proc"
 	"belay.run/internal/run"
@@ -29,6 +30,10 @@ type StepsConfig struct {
 	Secrets   secret.Provider
 	// Claims claims the keys of steps.
 	Claims *Claims
+	// Resources gives back what steps acquire.
+	Resources *Resources
+	// Containers is the container engine; nil where the host has none.
+	Containers *container.Host
 	// MaxProcesses is how many steps run a process at once on this host.
 	MaxProcesses int
 	// Environment is what steps get of the worker's own variables, as

@@ -4,11 +4,15 @@ package main
 import (
 	"os"
 
+	"belay.run/internal/container"
 	"belay.run/internal/proc"
 	"belay.run/worker/host"
 )
 
 func main() {
+	if code, was := container.RunAsClient(os.Args, os.Stdout, os.Stderr); was {
+		os.Exit(code)
+	}
 	if code, done := proc.RunAsPID1(); done {
 		os.Exit(code)
 	}

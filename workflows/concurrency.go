@@ -31,6 +31,8 @@ type slot struct {
 	held bool
 	// show takes what is waited for; nil when that is over.
 	show func(*run.WaitingFor)
+	// mail brings the news of the group.
+	mail *mailbox
 }
 
 // newSlot makes the slot that c asks for on behalf of an owner; nil where c is.
@@ -61,21 +63,20 @@ func (s *slot) take(ctx workflow.Context) *run.Cause {
 	waiting := &run.WaitingFor{Kind: "group", Name: s.in.Group, Since: &now}
 	s.show(waiting)
 	defer s.show(nil)
-	inbox := workflow.GetSignalChannel(ctx, activities.SlotNewsSignal)
+	me := memberOf{s.in.Group, s.in.Request.Owner.Node}
 	for {
 		if err := s.ask(ctx); err != nil {
 			return unlessCancelled(err)
 		}
 		for {
-			heard, err := workflow.AwaitWithTimeout(ctx, askAgain, func() bool { return inbox.Len() > 0 })
+			heard, err := workflow.AwaitWithTimeout(ctx, askAgain, func() bool { return s.mail.waiting(me) })
 			if err != nil {
 				return nil // cancelled
 			}
 			if !heard {
 				break
 			}
-			var news activities.SlotNews
-			inbox.ReceiveAsync(&news)
+			news, _ := s.mail.next(me)
 			switch news.State {
 			case activities.SlotGranted:
 				s.held = true

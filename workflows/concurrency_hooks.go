@@ -25,6 +25,7 @@ func (p *pipeline) takeSlot(ctx workflow.Context) {
 		p.halt.stop(run.Failed, &run.Cause{Trigger: run.TriggerInvalid, Message: err.Error()})
 		return
 	}
+	p.slot.mail = newMailbox(ctx)
 	p.slot.show = func(w *run.WaitingFor) { p.doc.WaitingFor = w; p.describe(ctx) }
 	if cause := p.slot.take(ctx); cause != nil {
 		p.halt.stop(cause.Trigger.Status(), cause)
@@ -57,6 +58,7 @@ func (s *stage) takeSlot(ctx workflow.Context) bool {
 		s.keptOut = true
 		return false
 	}
+	s.slot.mail = s.mail(ctx)
 	s.slot.show = func(w *run.WaitingFor) { s.doc.WaitingFor = w; s.describe(ctx) }
 	if cause := s.slot.take(ctx); cause != nil {
 		cause.Source = s.doc.Node

@@ -133,6 +133,7 @@ func (g *group) supersede(ctx workflow.Context) {
 // send tells a member something. One that cannot be told is looked for: it may
 // have closed while it waited.
 func (g *group) send(ctx workflow.Context, o activities.Owner, news activities.SlotNews) {
+	news.Group, news.Node = g.in.Name, o.Node
 	g.under++
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		defer func() { g.under-- }()

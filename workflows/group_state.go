@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"belay.run/activities"
+	"belay.run/internal/run"
 )
 
 const (
@@ -93,10 +94,13 @@ func (s *GroupState) hasLeft(o activities.Owner) bool {
 	return slices.ContainsFunc(s.Left, func(d Departure) bool { return d.RunID == o.RunID && d.Node == o.Node })
 }
 
-// hasRunOf reports whether the run of a stage holds a slot. The stage is in the
-// group by that: were it to wait, it would wait for itself.
+// hasRunOf reports whether the run of a stage, or the stage of a step, holds a slot.
+// It is in the group by that: were it to wait, it would wait for itself.
 func (s *GroupState) hasRunOf(o activities.Owner) bool {
-	return o.Node != "" && find(s.Holders, activities.Owner{RunKey: o.RunKey}) >= 0
+	return slices.ContainsFunc(s.Holders, func(m Member) bool {
+		h := m.Owner
+		return h.RunKey == o.RunKey && h.Node != o.Node && (h.Node == "" || run.Within(o.Node, h.Node))
+	})
 }
 
 // holder is what those who wait are told of who is before them.

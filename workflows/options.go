@@ -113,6 +113,10 @@ func stepOptions(queue string, s *spec.Step, attempts int, release time.Duration
 		Summary:                s.Name,
 		RetryPolicy:            retryPolicy(s.Retry, attempts),
 	}
+	if s.Container != nil {
+		o.StartToCloseTimeout += containerMargin
+		o.HeartbeatTimeout += containerMargin
+	}
 	if s.Dedup != nil {
 		o.StartToCloseTimeout += waitTimeout + s.Dedup.ClaimTimeout // it may wait for its key, too
 	}

@@ -47,6 +47,7 @@ func readOutcome(node string, res *activities.StepResult, err error) outcome {
 		details(app, &out.result)
 	case errors.As(err, &timeout):
 		out.cause = timeoutCause(timeout)
+		out.result.Attempt = lastAttempt(timeout)
 	default:
 		out.cause = &run.Cause{Trigger: run.TriggerDependencyUnavailable, Message: err.Error()}
 	}
@@ -75,6 +76,16 @@ func appCause(app *temporal.ApplicationError) *run.Cause {
 		return &run.Cause{Trigger: run.TriggerDependencyUnavailable, Message: app.Error()}
 	}
 	return &run.Cause{Trigger: trigger, Message: app.Message()}
+}
+
+// lastAttempt is which attempt of a step fell silent, as its last heartbeat said; 0
+// where it said nothing.
+func lastAttempt(t *temporal.TimeoutError) int {
+	var last activities.Progress
+	if !t.HasLastHeartbeatDetails() || t.LastHeartbeatDetails(&last) != nil {
+		return 0
+	}
+	return last.Attempt
 }
 
 func timeoutCause(t *temporal.TimeoutError) *run.Cause {

@@ -34,19 +34,28 @@ type stage struct {
 	keys        map[string]string               // the nodes of steps by their evaluated keys
 	claims      map[string]*activities.Claiming // of the steps that run, by name
 	host        *activities.Binding
-	now         bool // leave out what finally has not run yet
-	ending      int  // End activities under way
-	rollback    bool // an on_failure asks for the rollback steps
+	services    []activities.ServiceAddress // where those of the stage are
+	now         bool                        // leave out what finally has not run yet
+	ending      int                         // End activities under way
+	rollback    bool                        // an on_failure asks for the rollback steps
 	// endFinally ends the steps that run of those that follow; nil while none do.
 	endFinally workflow.CancelFunc
 	hostLost   bool // the host does not answer any more
 	again      bool // the stage is to begin anew, on whatever host
 	// moved: the steps that follow run on another host than the others.
-	moved    bool
-	slot     *slot      // in the stage's concurrency group
-	keptOut  bool       // it never had that slot
-	bodyOver bool       // only finally and release are left
-	above    *run.Cause // why the stage was cancelled from above, once known
+	moved bool
+	slot  *slot  // in the stage's concurrency group
+	label string // of the hosts that may take the stage
+	// holds are what steps hold that run, by name; releasing how much is being
+	// given back in the background, and slotsLater what waits until nothing of
+	// the stage can live on.
+	holds      map[string]holds
+	releasing  int
+	slotsLater []func(workflow.Context)
+	mailbox    *mailbox   // of the news of concurrency groups
+	keptOut    bool       // it never had that slot
+	bodyOver   bool       // only finally and release are left
+	above      *run.Cause // why the stage was cancelled from above, once known
 }
 
 // Stage runs one stage, or one leg of it: it takes a host, fills a workspace,
@@ -85,6 +94,7 @@ func newStage(ctx workflow.Context, in StageInput) (*stage, error) {
 		nodeAsk: map[string]*run.Cause{},
 		keys:    map[string]string{},
 		claims:  map[string]*activities.Claiming{},
+		holds:   map[string]holds{},
 		flights: workflow.NewSemaphore(ctx, maxInFlight),
 	}
 	s.layOut()
@@ -185,6 +195,7 @@ func (s *stage) fail(cause *run.Cause) {
 func (s *stage) startOver(rerun int) {
 	s.doc.Notes = append(s.doc.Notes, fmt.Sprintf("the worker of host %s was lost; begun again (%d of %d)",
 		s.host.Host, rerun+1, maxReruns))
+	s.lostWorkspace()
 	s.host, s.hostLost, s.again, s.blocked, s.failed, s.rollback = nil, false, false, nil, failure{}, false
 	s.outputBytes = 0
 	s.outputs, s.groups = map[string]map[string]string{}, map[string]run.Status{}

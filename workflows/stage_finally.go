@@ -72,6 +72,7 @@ func (s *stage) clockFinally(ctx workflow.Context, what string) {
 // moveToFollow takes another host for the steps that follow in a stage that lost
 // its own. They learn of it by BELAY_WORKER_LOST=1 and a fresh workspace.
 func (s *stage) moveToFollow(ctx workflow.Context, what string) bool {
+	s.lostWorkspace()
 	s.host, s.hostLost, s.moved = nil, false, true
 	cause := s.takeHost(ctx)
 	if cause == nil {

@@ -17,7 +17,7 @@ import (
 // needsHost reports whether anything of the stage needs a workspace. A stage of
 // light steps alone costs no host.
 func (s *stage) needsHost() bool {
-	return len(s.spec.Artifacts) > 0 || anyRuns(s.spec.Steps) || anyRuns(s.spec.Rollback) || anyRuns(s.spec.Finally)
+	return len(s.spec.Artifacts)+len(s.spec.Services) > 0 || anyRuns(s.spec.Steps) || anyRuns(s.spec.Rollback) || anyRuns(s.spec.Finally)
 }
 
 func anyRuns(steps []spec.Step) bool {
@@ -36,6 +36,7 @@ func (s *stage) takeHost(ctx workflow.Context) *run.Cause {
 	if err != nil {
 		return &run.Cause{Trigger: run.TriggerInvalid, Source: s.doc.Node, Message: fmt.Sprintf("runs_on: %v", err)}
 	}
+	s.label = label
 	queue := run.StepsQueue(label)
 	s.wait(ctx, "host", queue)
 	s.describe(ctx)
@@ -45,6 +46,7 @@ func (s *stage) takeHost(ctx workflow.Context) *run.Cause {
 		return s.activityCause(err)
 	}
 	s.host, s.doc.Host = bound, bound.Host
+	s.hasWorkspace()
 	s.wait(ctx, "workspace", bound.Host)
 	var steps *activities.Steps
 	opts := prepareOptions(bound.Queue, s.spec.Timeout, "fills the workspace")
@@ -55,7 +57,7 @@ func (s *stage) takeHost(ctx workflow.Context) *run.Cause {
 	if err != nil {
 		return s.activityCause(err)
 	}
-	return nil
+	return s.startServices(ctx)
 }
 
 // bind has a host take the stage, however long it takes until there is one.
@@ -169,15 +171,25 @@ func attemptsMade(timeout *temporal.TimeoutError) int {
 	return 0
 }
 
-// release gives the workspace back, in time of its own, also after a cancel.
-// What a lost host holds is swept when it returns.
+// release gives the workspace back, in time of its own, also after a cancel, when
+// what the steps held is given back or has leaked. What a lost host holds is swept
+// when it returns.
 func (s *stage) release(ctx workflow.Context) {
-	if s.host == nil || s.hostLost {
+	d, _ := workflow.NewDisconnectedContext(ctx)
+	if err := workflow.Await(d, func() bool { return s.ending == 0 && s.releasing == 0 }); err != nil {
+		workflow.GetLogger(d).Warn("stopped waiting for processes to be ended", "error", err)
+	}
+	defer func() {
+		for _, give := range s.slotsLater {
+			give(d)
+		}
+	}()
+	if s.host == nil {
 		return
 	}
-	d, _ := workflow.NewDisconnectedContext(ctx)
-	if err := workflow.Await(d, func() bool { return s.ending == 0 }); err != nil {
-		workflow.GetLogger(d).Warn("stopped waiting for processes to be ended", "error", err)
+	if s.hostLost {
+		s.lostWorkspace()
+		return
 	}
 	s.wait(d, "release", s.host.Host)
 	var steps *activities.Steps
@@ -186,5 +198,8 @@ func (s *stage) release(ctx workflow.Context) {
 	if err != nil {
 		s.doc.Notes = append(s.doc.Notes, fmt.Sprintf("the workspace on host %s was not removed; the host sweeps it later: %v",
 			s.host.Host, err))
+		s.gaveWorkspace(err.Error())
+		return
 	}
+	s.gaveWorkspace("")
 }

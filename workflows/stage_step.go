@@ -62,6 +62,16 @@ func (s *stage) execute(ctx workflow.Context, st *spec.Step, doc *run.Step) outc
 	if in.Claim != nil {
 		s.claims[st.Name] = in.Claim
 	}
+	own := holds{resources: in.Step.Resources}
+	var cause *run.Cause
+	own.slots, cause = s.takeSlots(ctx, own.of(st), doc)
+	s.holds[st.Name] = own
+	switch {
+	case cause != nil:
+		return outcome{status: cause.Trigger.Status(), cause: cause}
+	case ctx.Err() != nil && len(own.slots) > 0:
+		return outcome{status: run.Cancelled}
+	}
 	var res activities.StepResult
 	if st.Uses != "" {
 		var light *activities.Light
@@ -73,7 +83,9 @@ func (s *stage) execute(ctx workflow.Context, st *spec.Step, doc *run.Step) outc
 	var steps *activities.Steps
 	again := func(made int) (workflow.ActivityOptions, any) {
 		in.Attempts += made
-		return stepOptions(s.host.Queue, st, in.Attempts, s.in.ReleaseTimeout), in
+		opts := stepOptions(s.host.Queue, st, in.Attempts, s.in.ReleaseTimeout)
+		opts.StartToCloseTimeout += acquireBound(st)
+		return opts, in
 	}
 	opts, _ := again(0)
 	err = s.onHost(ctx, opts, again, steps.RunStep, in, &res)
@@ -106,6 +118,7 @@ func (s *stage) settle(ctx workflow.Context, st *spec.Step, doc *run.Step, out *
 	if len(res.Outputs) > 0 {
 		s.outputs[st.Name] = res.Outputs
 	}
+	s.giveBack(ctx, st, doc, out)
 	s.settleClaim(ctx, st, out)
 	s.describe(ctx)
 }
@@ -157,10 +170,20 @@ func (s *stage) stepInput(st *spec.Step, doc *run.Step) (activities.StepInput, e
 	if err != nil {
 		return in, err
 	}
+	in.Services = s.services
+	if in.Step.Container, err = inContainer(st.Container, scope); err != nil {
+		return in, err
+	}
 	in.Env = maps.Clone(s.env)
 	maps.Copy(in.Env, env)
 	if in.Claim, err = s.stepClaim(st, doc.Node, in.Env); err != nil {
 		return in, err
+	}
+	if in.Step.Resources, err = s.evaluateResources(st, scope); err != nil {
+		return in, err
+	}
+	if len(in.Step.Resources) > 0 {
+		in.Holder, in.Label, in.Release = s.holder(), s.label, s.in.ReleaseTimeout
 	}
 	if in.Step.WorkingDir, err = expr.String(st.WorkingDir, scope); err != nil {
 		return in, fmt.Errorf("working_dir: %w", err)

@@ -26,11 +26,20 @@ type Config struct {
 	MaxProcesses int
 	MaxStages    int
 	DrainTimeout time.Duration
+	Janitor      time.Duration // 0: this worker asks for none
 	HTTPAddress  string
 	StepEnv      []string
 	Secrets      []string
-	LogLevel     string
-	LogFormat    string
+	Credentials  map[string][]string // command lines by the name of the provider
+	PortRange    PortRange
+	PortDir      string
+	// ContainerEngine is a socket, or ContainerEngineOff.
+	ContainerEngine     string
+	ContainerMounts     []string
+	ContainerPrivileged bool
+	RegistryConfig      string
+	LogLevel            string
+	LogFormat           string
 }
 
 // HTTPOff as HTTPAddress keeps the worker from listening at all.
@@ -97,11 +106,15 @@ func (c *Config) derive(lookup Lookup) error {
 		return fmt.Errorf("state_dir: %w", err)
 	}
 	c.StateDir = dir
+	c.deriveContainers(lookup)
 	if c.Store == "" {
 		c.Store = (&url.URL{Scheme: "file", Path: filepath.Join(dir, "store")}).String()
 	}
 	if c.RedisLogsURL == "" {
 		c.RedisLogsURL = c.RedisURL
+	}
+	if c.PortDir == "" {
+		c.PortDir = filepath.Join(os.TempDir(), "belay-ports")
 	}
 	if c.MaxProcesses == 0 {
 		c.MaxProcesses = max(4, 2*runtime.GOMAXPROCS(0))

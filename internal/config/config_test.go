@@ -48,6 +48,7 @@ func TestLoadDefaults(t *testing.T) {
 	require.GreaterOrEqual(t, c.MaxProcesses, 4)
 	require.Equal(t, 8*c.MaxProcesses, c.MaxStages)
 	require.Equal(t, 10*time.Minute, c.DrainTimeout)
+	require.Equal(t, 15*time.Second, c.Janitor)
 	require.Equal(t, "127.0.0.1:9464", c.HTTPAddress)
 	require.Contains(t, c.StepEnv, "PATH")
 	require.Equal(t, []string{"env"}, c.Secrets)
@@ -167,6 +168,7 @@ func TestLoadRefuses(t *testing.T) {
 		{name: "RedisNoURL", env: []string{"REDIS_URL", "redis://:hunter2%@redis"}, want: []string{"not a URL", "percent-encoded"}},
 		{name: "RedisDatabase", env: []string{"REDIS_LOGS_URL", "redis://:hunter2@redis/x"}, want: []string{"REDIS_LOGS_URL"}},
 
+		{name: "JanitorTooOften", args: []string{"--janitor", "10ms"}, want: []string{"janitor", "10ms", "1s to 1h, or off"}},
 		{name: "UnknownKey", file: "labels: a\ndrain_timout: 1m\n", want: []string{"worker.yaml:2:1", `"drain_timout"`, "drain_timeout"}},
 		{name: "UnknownKeyFarFromAll", file: "zzzzzzzzzzzzz: 1m\n", want: []string{"worker.yaml:1:1", `"zzzzzzzzzzzzz"`}},
 		{name: "FlagStyleKey", file: "drain-timeout: 1m\n", want: []string{"did you mean drain_timeout"}},

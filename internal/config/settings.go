@@ -57,7 +57,9 @@ func settingNames() []string {
 	return names
 }
 
-func settings() []Setting {
+func settings() []Setting { return append(generalSettings(), containerSettings()...) }
+
+func generalSettings() []Setting {
 	return []Setting{
 		{
 			Name: "state_dir", Env: "BELAY_STATE_DIR",
@@ -106,6 +108,11 @@ func settings() []Setting {
 			set:  setDrainTimeout,
 		},
 		{
+			Name: "janitor", Env: "BELAY_JANITOR", Default: "15s",
+			Help: "How often the janitor looks for what closed runs left behind, one for all workers of a namespace; off: this worker does not ask for it.",
+			set:  setJanitor,
+		},
+		{
 			Name: "http_address", Env: "BELAY_HTTP_ADDRESS", Default: "127.0.0.1:9464",
 			Help: "Address of /healthz, /readyz and /metrics, as host:port; off listens nowhere.",
 			set:  setHTTPAddress,
@@ -119,6 +126,21 @@ func settings() []Setting {
 			Name: "secrets", Env: "BELAY_SECRETS", Default: "env", List: true,
 			Help: "Where secrets come from, asked in this order: env (variables BELAY_SECRET_<NAME>), dir:/path (one file each), exec:/command (prints the one it is given the name of).",
 			set:  setSecrets,
+		},
+		{
+			Name: "credentials", Env: "BELAY_CREDENTIALS", List: true,
+			Help: "Who issues credentials to steps, separated by commas, as NAME=/command arguments: it is called with issue or revoke.",
+			set:  setCredentials,
+		},
+		{
+			Name: "port_range", Env: "BELAY_PORT_RANGE", Default: "20000-29999",
+			Help: "The ports of this machine that steps may hold.",
+			set:  setPortRange,
+		},
+		{
+			Name: "port_dir", Env: "BELAY_PORT_DIR", Derived: "belay-ports in the system's directory for temporary files",
+			Help: "Directory that all workers of this machine share, so that no two steps get one port.",
+			set:  text(func(c *Config) *string { return &c.PortDir }),
 		},
 		{
 			Name: "log_level", Env: "BELAY_LOG_LEVEL", Default: "info",
@@ -222,6 +244,22 @@ func setDrainTimeout(c *Config, v value) error {
 		return fmt.Errorf("%q is no duration: want one like 90s, 10m or 1h30m", v.text)
 	}
 	c.DrainTimeout = d
+	return nil
+}
+
+// janitorOff keeps a worker from asking for the janitor.
+const janitorOff = "off"
+
+func setJanitor(c *Config, v value) error {
+	if v.text == janitorOff {
+		c.Janitor = 0
+		return nil
+	}
+	d, err := time.ParseDuration(v.text)
+	if err != nil || d < time.Second || d > time.Hour {
+		return fmt.Errorf("%q: want a duration from 1s to 1h, or %s", v.text, janitorOff)
+	}
+	c.Janitor = d
 	return nil
 }
 

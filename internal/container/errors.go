@@ -37,6 +37,17 @@ func (p *patience) wait(err error) error {
 	return nil
 }
 
+// Error is an error of an engine with what kind of fault it is.
+type Error struct {
+	Fault Fault
+	Err   error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error itself.
+func (e *Error) Unwrap() error { return e.Err }
+
 // faultOf is what kind of fault an error of the engine is.
 func faultOf(err error) Fault {
 	var memory *memoryError
@@ -51,12 +62,12 @@ func faultOf(err error) Fault {
 	return FaultUnavailable
 }
 
-// unavailable adds to an error that it is for want of an engine, where it is.
-func unavailable(err error) error {
+// explained adds to an error what kind of fault it is.
+func explained(err error) error {
 	if client.IsErrConnectionFailed(err) {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	return err
+	return &Error{faultOf(err), err}
 }
 
 // pause waits, or returns why ctx ended first.

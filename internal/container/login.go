@@ -25,14 +25,6 @@ const (
 	helperBound = 10 * time.Second
 )
 
-// CheckImage says what is wrong with the name of an image.
-func CheckImage(name string) error {
-	if _, err := reference.ParseNormalizedNamed(name); err != nil {
-		return fmt.Errorf("%q is no name of an image: %w", name, err)
-	}
-	return nil
-}
-
 // Login is how to log in to the registry of an image with a user name and a
 // password, as the engine wants it.
 func Login(image, username, password string) (string, error) {

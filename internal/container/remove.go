@@ -112,11 +112,11 @@ func (h *Host) list(ctx context.Context, labels ...string) ([]found, error) {
 	only := make(client.Filters).Add("label", labelHost+"="+h.opts.HostID).Add("label", labels...)
 	containers, err := h.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: only})
 	if err != nil {
-		return nil, fmt.Errorf("looking for containers: %w", unavailable(err))
+		return nil, fmt.Errorf("looking for containers: %w", explained(err))
 	}
 	networks, err := h.api.NetworkList(ctx, client.NetworkListOptions{Filters: only})
 	if err != nil {
-		return nil, fmt.Errorf("looking for networks of containers: %w", unavailable(err))
+		return nil, fmt.Errorf("looking for networks of containers: %w", explained(err))
 	}
 	out := make([]found, 0, len(containers.Items)+len(networks.Items))
 	for _, c := range containers.Items {

@@ -80,11 +80,11 @@ func (h *Host) StartServices(ctx context.Context, stage Owner, services []Servic
 	stage.Node = stage.Stage
 	_, err := h.api.NetworkCreate(ctx, net, client.NetworkCreateOptions{Driver: "bridge", Labels: h.labels(stage, kindNetwork)})
 	if err != nil {
-		return nil, fmt.Errorf("creating the network of the services: %w", unavailable(err))
+		return nil, fmt.Errorf("creating the network of the services: %w", explained(err))
 	}
 	for _, s := range services {
 		if err := h.startService(ctx, stage, s, net); err != nil {
-			return nil, fmt.Errorf("the service %s: %w", s.Name, unavailable(err))
+			return nil, fmt.Errorf("the service %s: %w", s.Name, explained(err))
 		}
 	}
 	out := make([]Address, len(services))
@@ -173,7 +173,7 @@ func (h *Host) ready(ctx context.Context, stage Owner, s Service) (Address, erro
 	for {
 		got, err := h.api.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
 		if err != nil && ctx.Err() == nil {
-			return Address{}, fmt.Errorf("looking at the service %s: %w", s.Name, unavailable(err))
+			return Address{}, fmt.Errorf("looking at the service %s: %w", s.Name, explained(err))
 		}
 		ok, why := health(got.Container.State)
 		switch {

@@ -53,6 +53,8 @@ type Entry struct {
 	Label string `json:"label,omitempty"`
 	// Release gives it back, where that takes a command.
 	Release *Command `json:"release,omitempty"`
+	// Provider is who issued a credential.
+	Provider string `json:"provider,omitempty"`
 	// Since is when it came to this state.
 	Since time.Time `json:"since"`
 	// Attempts is how often its release was tried, Error why the last one

@@ -47,10 +47,19 @@ func TestDocsNameEveryKey(t *testing.T) {
 	for _, keys := range []string{
 		fileObject().some(), inputObject().some(), sourceObject().some(), stageObject().some(), stepObject().some(),
 		retryObject().some(), onFailureObject().some(), limitsObject().some(), commandObject().some(),
-		pipelineDedupObject().some(), stepDedupObject().some(), concurrencyObject().some(), notifyObject().some(),
+		pipelineDedupObject().some(), stepDedupObject().some(), concurrencyObject().some(), notifyObject().some(), someOfResources(),
 	} {
 		for name := range strings.SplitSeq(keys, ", ") {
 			require.Contains(t, table, "`"+name+"`")
 		}
 	}
+}
+
+// someOfResources are the keys of all kinds of resources.
+func someOfResources() string {
+	var all []string
+	for _, k := range resourceKinds() {
+		all = append(all, k.object.some())
+	}
+	return strings.Join(all, ", ")
 }

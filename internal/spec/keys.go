@@ -92,7 +92,7 @@ func stageObject() *object[rawStage] {
 	return &object[rawStage]{
 		name:  "a stage",
 		def:   "stage",
-		later: []string{"services", "resources", "image"},
+		later: []string{"resources", "image"},
 		never: map[string]string{
 			"dedup":  "a stage has no key: set it on its steps, or on the pipeline",
 			"risk":   "a stage has no key: set it on its steps, or on the pipeline",
@@ -112,6 +112,7 @@ func stageObject() *object[rawStage] {
 			key("rollback", someOf(stepObject().kind(), "steps"), func(s *rawStage) *val[[]val[rawStep]] { return &s.rollback }),
 			key("finally", listOf(stepObject().kind(), "steps"), func(s *rawStage) *val[[]val[rawStep]] { return &s.finally }),
 			key("artifacts", listOf(filled("a path"), "paths"), func(s *rawStage) *val[[]val[string]] { return &s.artifacts }),
+			key("services", listOf(serviceObject().kind(), "services"), func(s *rawStage) *val[[]val[rawService]] { return &s.services }),
 			key("concurrency", concurrencyObject().kind(), func(s *rawStage) *val[rawConcurrency] { return &s.concurrency }),
 			key("on_failure", onFailure(), func(s *rawStage) *val[OnFailure] { return &s.onFailure }),
 			key("on_worker_lost", word(LostFail, LostRerun), func(s *rawStage) *val[string] { return &s.onWorkerLost }),
@@ -143,7 +144,7 @@ func memberObject() *object[rawStep] {
 		name: "a step",
 		def:  "member",
 		later: []string{
-			"image", "artifacts", "resources", "runs_on", "finally", "services", "rollback", "clean", "temp_dir", "wait_timeout",
+			"artifacts", "runs_on", "finally", "services", "rollback", "clean", "temp_dir", "wait_timeout",
 		},
 		never: never,
 		forms: []objectForm{
@@ -167,6 +168,7 @@ func memberObject() *object[rawStep] {
 		key("with", parameters(), func(s *rawStep) *val[map[string]any] { return &s.with }),
 	)...)
 	o.fields = append(o.fields, only(runForm,
+		key("image", containerKind(), func(s *rawStep) *val[rawContainer] { return &s.image }),
 		key("run", commands(), func(s *rawStep) *val[[]val[rawCommand]] { return &s.run }),
 		key("shell", filled("a command line"), func(s *rawStep) *val[string] { return &s.shell }),
 		key("working_dir", filled("a folder"), func(s *rawStep) *val[string] { return &s.workingDir }),
@@ -175,6 +177,7 @@ func memberObject() *object[rawStep] {
 		key("grace_period", duration(0), func(s *rawStep) *val[time.Duration] { return &s.gracePeriod }),
 		key("outputs", listOf(named(nodeNames("an output")), "outputs"), func(s *rawStep) *val[[]val[string]] { return &s.outputs }),
 		key("limits", limitsObject().kind(), func(s *rawStep) *val[rawLimits] { return &s.limits }),
+		key("resources", listOf(resourceOf(), "resources"), func(s *rawStep) *val[[]val[rawResource]] { return &s.resources }),
 	)...)
 	return o
 }

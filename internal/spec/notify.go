@@ -1,14 +1,10 @@
 package spec
 
 import (
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"belay.run/internal/expr"
 )
 
 // Notify is who is told of what a run could not give back: a command, which a
@@ -86,23 +82,6 @@ func (c *checker) notify(in val[rawNotify]) *Notify {
 		return nil
 	}
 	raw := in.v
-	list := raw.secrets.v
-	if raw.secret.given() {
-		list = []val[string]{raw.secret}
-	}
-	seen := map[string]bool{}
-	for _, s := range list {
-		switch {
-		case !c.secrets[s.v]:
-			hint := "declare it at the top of the file: secrets: [" + s.v + "]"
-			if near := expr.Nearest(s.v, slices.Sorted(maps.Keys(c.secrets))); near != "" {
-				hint = "did you mean " + near + "?"
-			}
-			c.p.errorf(s.node, hint, "the secret %s is not declared", s.v)
-		case seen[s.v]:
-			c.p.errorf(s.node, "remove one of the two", "%s stands twice in secrets", s.v)
-		}
-		seen[s.v], c.usedSecrets[s.v] = true, true
-	}
+	c.useSecrets(append(raw.secrets.v, raw.secret)...)
 	return &Notify{Command: raw.command.v, Secrets: values(raw.secrets.v), Webhook: raw.webhook.v, Secret: raw.secret.v}
 }

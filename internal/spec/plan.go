@@ -72,6 +72,8 @@ type Stage struct {
 	// Finally steps run when the others have ended, however they ended.
 	Finally   []Step   `json:"finally,omitempty"`
 	Artifacts []string `json:"artifacts,omitempty"`
+	// Services run beside the steps, from before the first to after the last.
+	Services []Service `json:"services,omitempty"`
 	// Reads are the stages that expressions of this one read.
 	Reads       []string     `json:"reads,omitempty"`
 	Concurrency *Concurrency `json:"concurrency,omitempty"`
@@ -120,6 +122,8 @@ type Matrix struct {
 type Step struct {
 	Name       string            `json:"name"`
 	Run        []Command         `json:"run,omitempty"`
+	// Container is nil where the script runs on the host itself.
+	Container  *Container        `json:"container,omitempty"`
 	Shell      string            `json:"shell,omitempty"`
 	WorkingDir string            `json:"working_dir,omitempty"`
 	Env        map[string]string `json:"env,omitempty"`
@@ -133,6 +137,8 @@ type Step struct {
 	Dedup      *Dedup            `json:"dedup,omitempty"`
 	// Risk says what a step with a key does while Redis cannot be reached.
 	Risk Risk `json:"risk,omitempty"`
+	// Resources are what each attempt holds while its process runs.
+	Resources []Resource `json:"resources,omitempty"`
 
 	Timeout     time.Duration `json:"timeout"`
 	GracePeriod time.Duration `json:"grace_period"`

@@ -56,6 +56,7 @@ type rawStage struct {
 	rollback     val[[]val[rawStep]]
 	finally      val[[]val[rawStep]]
 	artifacts    val[[]val[string]]
+	services     val[[]val[rawService]]
 	concurrency  val[rawConcurrency]
 	onFailure    val[OnFailure]
 	onWorkerLost val[string]
@@ -73,6 +74,7 @@ type rawMatrix struct {
 type rawStep struct {
 	name        val[string]
 	run         val[[]val[rawCommand]]
+	image       val[rawContainer]
 	shell       val[string]
 	workingDir  val[string]
 	env         val[[]entry[string]]
@@ -88,6 +90,7 @@ type rawStep struct {
 	onFailure   val[OnFailure]
 	outputs     val[[]val[string]]
 	limits      val[rawLimits]
+	resources   val[[]val[rawResource]]
 	dedup       val[rawDedup]
 	risk        val[Risk]
 }

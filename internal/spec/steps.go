@@ -3,7 +3,6 @@ package spec
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -112,11 +111,14 @@ func (c *checker) runStep(in val[rawStep], ctx stepContext, out *Step) {
 	out.OutputLimit = raw.limits.v.output.or(defaultOutputLimit)
 	out.Limits = raw.limits.v.limits()
 	c.workingDir(raw.workingDir)
-	c.stepSecrets(raw)
+	c.useSecrets(raw.secrets.v...)
+	c.besideSecrets("step", raw.env.v, raw.secrets.v)
+	out.Container = c.container(raw, ctx.scopes.steps)
 	c.stepEnv(in, ctx.holder)
 	c.stepOutputs(raw.outputs.v)
 	c.template(raw.workingDir, ctx.scopes.steps)
 	c.templates(raw.env.v, ctx.ownScope(raw.env.v))
+	out.Resources = c.resources(raw, ctx.scopes.steps)
 }
 
 // ownScope is what the env and the key of a step with these variables may read.
@@ -197,28 +199,6 @@ func (c *checker) artifact(a val[string]) {
 		if _, err := path.Match(part, ""); err != nil {
 			c.p.errorf(a.node, "close the [", "artifacts: %s is no pattern", quote(a.v))
 			return
-		}
-	}
-}
-
-func (c *checker) stepSecrets(raw rawStep) {
-	seen := map[string]bool{}
-	for _, s := range raw.secrets.v {
-		switch {
-		case !c.secrets[s.v]:
-			hint := "declare it at the top of the file: secrets: [" + s.v + "]"
-			if near := expr.Nearest(s.v, slices.Sorted(maps.Keys(c.secrets))); near != "" {
-				hint = "did you mean " + near + "?"
-			}
-			c.p.errorf(s.node, hint, "the secret %s is not declared", s.v)
-		case seen[s.v]:
-			c.p.errorf(s.node, "remove one of the two", "%s stands twice in secrets", s.v)
-		}
-		seen[s.v], c.usedSecrets[s.v] = true, true
-	}
-	for _, e := range raw.env.v {
-		if seen[e.key] {
-			c.p.errorf(e.at, "rename the variable", "the variable %s has the name of a secret of this step", e.key)
 		}
 	}
 }

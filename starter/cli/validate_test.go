@@ -122,11 +122,11 @@ func TestValidateSuggestsTimeouts(t *testing.T) {
   (the pipeline)        3     12m00s  20m00s  20m00s  30m00s   40m00s     1h00m
   build[os=linux]/push  2     0.1s    20.0s   20.0s   5m00s    40.0s      10m00s
   finally/report        1     0.0s    0.0s    0.0s    5m00s    10.0s      10m00s
-  nothing was measured yet of 3 nodes
+  nothing was measured yet of 3 nodes: only what has a key is
 `, r.out)
 
 	r = b.exec(t, "validate", "--suggest-timeouts", once)
-	require.Equal(t, once+": ok\n  nothing was measured yet of 6 nodes\n", r.out)
+	require.Equal(t, once+": ok\n  nothing was measured yet of 6 nodes: only what has a key is\n", r.out)
 
 	r = b.exec(t, "validate", "--suggest-timeouts", "--tenant", "acme", "--project", "web", once, "-o", "json")
 	doc := oneDocument[struct {

@@ -122,6 +122,6 @@ func writeSuggestions(b *strings.Builder, list []suggestion) {
 		}
 	}
 	if unknown > 0 {
-		fmt.Fprintf(b, "  nothing was measured yet of %s\n", counted(unknown, "node"))
+		fmt.Fprintf(b, "  nothing was measured yet of %s: only what has a key is\n", counted(unknown, "node"))
 	}
 }

@@ -19,6 +19,12 @@ type registered struct {
 	binder  *activities.Binder
 	steps   *activities.Steps
 	light   *activities.Light
+	// resources gives back what steps acquired, on the host or elsewhere.
+	resources *activities.Resources
+	reaper    *activities.Reaper
+	// notifier runs processes and so is bound to a host, but to none in
+	// particular.
+	notifier *activities.Notifier
 }
 
 // registerWorkflows is for belay-workflows: the workflows, and what stands
@@ -27,6 +33,10 @@ func (a *registered) registerWorkflows(r worker.Registry) {
 	r.RegisterWorkflowWithOptions(workflows.Pipeline, workflow.RegisterOptions{Name: workflows.PipelineWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Stage, workflow.RegisterOptions{Name: workflows.StageWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Group, workflow.RegisterOptions{Name: activities.GroupWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Reap, workflow.RegisterOptions{Name: activities.ReapWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Janitor, workflow.RegisterOptions{Name: activities.JanitorWorkflow})
+	r.RegisterActivity(a.reaper)
+	r.RegisterActivity(a.notifier)
 	r.RegisterActivity(a.control)
 	r.RegisterActivity(a.claims)
 	r.RegisterActivity(a.groups)
@@ -35,23 +45,38 @@ func (a *registered) registerWorkflows(r worker.Registry) {
 }
 
 // registerSteps is for the shared queues of the host's labels: taking a stage.
-func (a *registered) registerSteps(r worker.Registry) { r.RegisterActivity(a.binder) }
+func (a *registered) registerSteps(r worker.Registry) {
+	r.RegisterActivity(a.binder)
+	r.RegisterActivity(a.resources)
+}
 
 // registerHost is for the host's own queue: what needs a stage's workspace.
-func (a *registered) registerHost(r worker.Registry) { r.RegisterActivity(a.steps) }
+func (a *registered) registerHost(r worker.Registry) {
+	r.RegisterActivity(a.steps)
+	r.RegisterActivity(a.resources)
+}
 
 // registerLight is for belay-light: steps that need neither process nor folder.
-func (a *registered) registerLight(r worker.Registry) { r.RegisterActivity(a.light) }
+func (a *registered) registerLight(r worker.Registry) {
+	r.RegisterActivity(a.light)
+	r.RegisterActivity(a.resources)
+}
 
 // newActivities makes the activities from what the worker has connected.
 func (w *Worker) newActivities() *registered {
 	t := w.deps.temporal
+	environ := w.cfg.Settings.StepEnviron(os.Environ())
 	return &registered{
-		control: activities.NewControl(t.Client, t.Namespace),
-		claims:  w.deps.claims,
-		groups:  activities.NewGroups(t.Client, t.Namespace),
-		binder:  activities.NewBinder(w.host),
-		light:   activities.NewLight(w.deps.claims),
+		reaper: activities.NewReaper(activities.ReaperConfig{
+			Client: t.Client, Namespace: t.Namespace, Ledger: w.deps.ledger, Logger: w.log.Named("reap"),
+		}),
+		notifier:  w.newNotifier(environ),
+		control:   activities.NewControl(t.Client, t.Namespace),
+		claims:    w.deps.claims,
+		groups:    activities.NewGroups(t.Client, t.Namespace),
+		binder:    activities.NewBinder(w.host),
+		light:     activities.NewLight(w.deps.claims),
+		resources: w.deps.resources,
 		steps: activities.NewSteps(activities.StepsConfig{
 			Client:       t.Client,
 			Namespace:    t.Namespace,
@@ -61,8 +86,10 @@ func (w *Worker) newActivities() *registered {
 			Store:        w.deps.store,
 			Secrets:      w.deps.secrets,
 			Claims:       w.deps.claims,
+			Resources:    w.deps.resources,
+			Containers:   w.deps.containers,
 			MaxProcesses: w.cfg.Settings.MaxProcesses,
-			Environment:  w.cfg.Settings.StepEnviron(os.Environ()),
+			Environment:  environ,
 			Logger:       w.log,
 		}),
 	}

@@ -47,8 +47,10 @@ func (r *registry) RegisterNexusService(*nexus.Service)                         
 func TestRegistered(t *testing.T) {
 	t.Parallel()
 	acts := &registered{
-		control: new(activities.Control), groups: new(activities.Groups), binder: new(activities.Binder),
+		resources: new(activities.Resources),
+		control:   new(activities.Control), groups: new(activities.Groups), binder: new(activities.Binder),
 		steps: new(activities.Steps), light: new(activities.Light), claims: new(activities.Claims),
+		reaper: new(activities.Reaper), notifier: new(activities.Notifier),
 	}
 	var workflows, steps, host, light registry
 	acts.registerWorkflows(&workflows)
@@ -56,14 +58,15 @@ func TestRegistered(t *testing.T) {
 	acts.registerHost(&host)
 	acts.registerLight(&light)
 
-	require.Equal(t, []string{"Pipeline", "Stage", "Group"}, workflows.workflows)
+	require.Equal(t, []string{"Pipeline", "Stage", "Group", "Reap", "Janitor"}, workflows.workflows)
 	require.Equal(t, []string{
-		"AcquireSlot", "AwaitRun", "CancelCause", "ClaimRun", "HostAlive", "Plan", "ReleaseSlot", "RunLight",
+		"AcquireSlot", "AwaitClosed", "AwaitRun", "CancelCause", "ClaimRun", "ConfirmReaped", "FindClosed", "HostAlive",
+		"Notify", "Plan", "ReleaseSlot", "Remains", "RunLight",
 		"SettleRun", "SettleStep", "SlotOwners", "Supersede", "SupersedeSlots",
 	}, workflows.activities)
-	require.Equal(t, []string{"Bind"}, steps.activities)
-	require.Equal(t, []string{"End", "Prepare", "Release", "RunStep", "SaveArtifacts"}, host.activities)
-	require.Equal(t, []string{"RunLight"}, light.activities)
+	require.Equal(t, []string{"Bind", "ReleaseResources"}, steps.activities)
+	require.Equal(t, []string{"End", "Prepare", "Release", "RunStep", "SaveArtifacts", "ReleaseResources"}, host.activities)
+	require.Equal(t, []string{"RunLight", "ReleaseResources"}, light.activities)
 	for _, r := range []registry{steps, host, light} {
 		require.Empty(t, r.workflows)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"belay.run/activities"
 	"belay.run/internal/config"
+	"belay.run/internal/container"
 	"belay.run/internal/proc"
 	"belay.run/internal/workspace"
 )
@@ -29,8 +30,11 @@ type stages struct {
 	host      *workspace.Host
 	temporal  *config.Temporal
 	processes *proc.Host
-	log       *zap.Logger
-	by        string
+	resources *activities.Resources // nil: none are swept
+	// containers is nil where this machine has no engine.
+	containers *container.Host
+	log        *zap.Logger
+	by         string
 
 	sweeping sync.Mutex
 	lastErr  string
@@ -39,7 +43,7 @@ type stages struct {
 func newStages(w *Worker) *stages {
 	return &stages{
 		host: w.host, temporal: w.deps.temporal, processes: w.deps.processes,
-		log: w.log, by: w.identity,
+		resources: w.deps.resources, containers: w.deps.containers, log: w.log, by: w.identity,
 	}
 }
 
@@ -110,6 +114,9 @@ func (s *stages) sweep(ctx context.Context) {
 		}
 		return false, nil
 	})
+	if !silent {
+		err = errors.Join(err, s.sweepResources(ctx), s.sweepContainers(ctx))
+	}
 	s.report(err)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -11,8 +12,10 @@ import (
 
 	"belay.run/activities"
 	"belay.run/internal/config"
+	"belay.run/internal/container"
 	"belay.run/internal/logs"
 	"belay.run/internal/proc"
+	"belay.run/internal/resource"
 	"belay.run/internal/secret"
 	"belay.run/internal/store"
 )
@@ -32,11 +35,15 @@ type deps struct {
 	temporal  *config.Temporal
 	redis     redis.UniversalClient
 	redisLogs redis.UniversalClient
+	ledger    *resource.Ledger // nil without a Redis
 	store     store.Store
 	logs      *logs.Logs
 	secrets   secret.Provider
 	claims    *activities.Claims
+	resources *activities.Resources
 	processes *proc.Host
+	// containers is nil where this machine has no engine.
+	containers *container.Host
 }
 
 // Start waits for the services that are needed, ends and removes what an
@@ -49,16 +56,26 @@ func (w *Worker) Start(ctx context.Context) error {
 	if err := w.openProcesses(ctx); err != nil {
 		return err
 	}
+	if err := w.openContainers(ctx); err != nil {
+		return err
+	}
 	if err := w.openOnce(); err != nil { //nolint:contextcheck // what it starts goes on until Stop
 		return err
 	}
 	w.deps.claims = w.newClaims()
+	environ := w.cfg.Settings.StepEnviron(os.Environ())
+	resources, err := w.newResources(ctx, environ)
+	if err != nil {
+		return err
+	}
+	w.deps.resources = resources
 	w.stages = newStages(w)
 	if err := w.openQueues(); err != nil {
 		return err
 	}
 	w.state.set(StatusReady)
-	w.onStop(w.maintain()) //nolint:contextcheck // it goes on until Stop
+	w.onStop(w.maintain())    //nolint:contextcheck // it goes on until Stop
+	w.onStop(w.tendJanitor()) //nolint:contextcheck // as above
 	w.log.Info("ready", zap.String("host", w.ID()), zap.String("queue", w.Queue()),
 		zap.Strings("labels", w.cfg.Settings.Labels), zap.Int("max_processes", w.cfg.Settings.MaxProcesses),
 		zap.String("store", w.deps.store.String()), zap.Bool("redis", w.deps.redis != nil))
@@ -73,6 +90,7 @@ func (w *Worker) connect(ctx context.Context) error {
 	if err := w.connectRedis(ctx); err != nil {
 		return err
 	}
+	w.deps.ledger = resource.NewLedger(w.deps.redis)
 	w.deps.store = w.cfg.Store
 	if w.deps.store == nil {
 		st, err := store.Open(ctx, w.cfg.Settings.Store, w.deps.redis)

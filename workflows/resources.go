@@ -1,0 +1,249 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"belay.run/activities"
+	"belay.run/internal/resource"
+	"belay.run/internal/run"
+	"belay.run/internal/spec"
+)
+
+// releaseWaits are the waits before each try to release what an attempt could not.
+// After the last try it has leaked, and is the janitor's.
+func releaseWaits() []time.Duration {
+	return []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
+}
+
+// place is where something can be released: by the host that has it, where that
+// is set and lives, else by any of its label.
+type place struct {
+	queue, label string
+	// gone: the host does not answer.
+	gone bool
+}
+
+// tryRelease tries once, wherever that can be done.
+func (p *place) tryRelease(ctx workflow.Context, in activities.ReleaseInput, within time.Duration) (*activities.ReleaseResult, error) {
+	var resources *activities.Resources
+	var res activities.ReleaseResult
+	if p.queue != "" && !p.gone {
+		opts := workflow.WithActivityOptions(ctx, givingOptions(p.queue, within))
+		err := workflow.ExecuteActivity(opts, resources.ReleaseResources, in).Get(ctx, &res)
+		if _, late := notTaken(err); !late {
+			return &res, err
+		}
+		p.gone = true
+	}
+	queue := run.QueueLight
+	if p.label != "" {
+		queue = run.StepsQueue(p.label)
+	}
+	opts := workflow.WithActivityOptions(ctx, givingOptions(queue, within))
+	err := workflow.ExecuteActivity(opts, resources.ReleaseResources, in).Get(ctx, &res)
+	return &res, err
+}
+
+// givingOptions are for giving resources back, once each.
+func givingOptions(queue string, within time.Duration) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue:              queue,
+		ScheduleToStartTimeout: hostPickup,
+		StartToCloseTimeout:    max(within, activities.ReleaseTry),
+		HeartbeatTimeout:       heartbeatMargin,
+		Summary:                "gives resources back",
+		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, MaximumAttempts: 2},
+	}
+}
+
+// releaseUntil tries to release until all of it is, or the waits are over, or
+// within is. Shown is told of the entries after each try. It returns what is left,
+// which has leaked; an error says that nobody could be asked.
+func (p *place) releaseUntil(ctx workflow.Context, in activities.ReleaseInput, within time.Duration,
+	shown func([]resource.Entry),
+) ([]resource.Entry, error) {
+	end := workflow.Now(ctx).Add(within)
+	waits := releaseWaits()
+	var failed error
+	for i, wait := range waits {
+		if wait > 0 {
+			if err := workflow.Sleep(ctx, wait); err != nil {
+				return in.Entries, err
+			}
+		}
+		in.Last = i == len(waits)-1 || workflow.Now(ctx).Add(wait).After(end)
+		res, err := p.tryRelease(ctx, in, within)
+		if failed = err; err == nil {
+			in.Entries = res.Entries
+			shown(res.Entries)
+			if len(res.Left()) == 0 {
+				return nil, nil
+			}
+			if p.gone && !in.Last && onlyThere(res.Left()) {
+				in.Last = true
+				if res, err = p.tryRelease(ctx, in, within); err == nil {
+					in.Entries = res.Entries
+				}
+			}
+		}
+		if in.Last {
+			break
+		}
+	}
+	left := (&activities.ReleaseResult{Entries: in.Entries}).Left()
+	for i := range left {
+		left[i].State = run.ResourceLeaked
+		if left[i].Error == "" && failed != nil {
+			left[i].Error = failed.Error()
+		}
+	}
+	shown(left)
+	return left, failed
+}
+
+// onlyThere reports whether entries can be released by their own host alone.
+func onlyThere(entries []resource.Entry) bool {
+	return !slices.ContainsFunc(entries, func(e resource.Entry) bool { return e.Queue == "" })
+}
+
+// giveBack releases what the attempts of a step could not, in the background and
+// in time of its own: what an attempt reported, or, where its worker was lost, what
+// anybody knows of it.
+func (s *stage) giveBack(ctx workflow.Context, st *spec.Step, doc *run.Step, out *outcome) {
+	res := &out.result
+	doc.Resources = append(doc.Resources, res.Resources...)
+	reported := !res.EndedAt.IsZero()
+	if !reported && out.status != run.Cancelled && st.Uses == "" && s.host != nil && s.needsHost() {
+		doc.Resources = append(doc.Resources,
+			run.Resource{Kind: resource.KindProcess, Name: st.Name, State: run.ResourceHeld},
+			run.Resource{Kind: resource.KindTempDir, Name: "tmp", State: run.ResourceHeld})
+	}
+	own := s.holds[st.Name]
+	delete(s.holds, st.Name)
+	defer s.leaveSlots(ctx, doc, own.slots)
+	st = own.of(st)
+	if !holdsInAttempt(st) || s.host == nil || (reported && len(res.Unreleased) == 0) {
+		return
+	}
+	in := activities.ReleaseInput{
+		RunKey: s.in.RunKey, Node: doc.Node, Entries: res.Unreleased, Declared: s.mayHold(st, doc, max(res.Attempt, 1)),
+	}
+	at := &place{queue: s.host.Queue, label: s.label, gone: s.hostLost}
+	d, _ := workflow.NewDisconnectedContext(ctx)
+	s.releasing++
+	workflow.Go(d, func(d workflow.Context) {
+		defer func() { s.releasing-- }()
+		_, err := at.releaseUntil(d, in, s.in.ReleaseTimeout, func(entries []resource.Entry) { show(doc, entries) })
+		if err != nil {
+			s.doc.Notes = append(s.doc.Notes, fmt.Sprintf("%s: nobody could be asked to give back what it held: %v", doc.Node, err))
+		}
+	})
+}
+
+// holds are what a step holds: its resources with their names evaluated, and its
+// slots.
+type holds struct {
+	resources []spec.Resource
+	slots     []*slot
+}
+
+// of is the step with the names of its resources evaluated.
+func (h holds) of(st *spec.Step) *spec.Step {
+	out := *st
+	out.Resources = h.resources
+	return &out
+}
+
+// holdsInAttempt reports whether attempts of a step acquire something.
+func holdsInAttempt(st *spec.Step) bool {
+	return st.Holds(resource.KindLock, resource.KindPort, resource.KindTempDir, resource.KindCustom, resource.KindCredential)
+}
+
+// mayHold is what an attempt may have acquired of which nobody knows: its host is
+// gone, and there is no ledger.
+func (s *stage) mayHold(st *spec.Step, doc *run.Step, attempt int) []resource.Entry {
+	var out []resource.Entry
+	for i := range st.Resources {
+		r := &st.Resources[i]
+		if r.Kind != resource.KindCustom && r.Kind != resource.KindCredential {
+			continue
+		}
+		e := resource.Entry{
+			Owner: s.holder(), Kind: r.Kind, Name: r.Name, Scope: resource.ScopeStep, State: run.ResourceAcquiring,
+			Provider: r.Provider, Host: s.host.Host, Label: s.label,
+		}
+		e.Node, e.Attempt = doc.Node, attempt
+		if r.Kind == resource.KindCustom {
+			e.Release = &resource.Command{Script: r.Release, Shell: st.Shell, Env: s.vars(st), Secrets: st.Secrets}
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// holder is the stage's run as the ledger names it.
+func (s *stage) holder() resource.Owner {
+	return resource.Owner{
+		RunKey: s.in.RunKey, WorkflowID: s.in.ID, RunID: s.in.RunID,
+		Tenant: s.in.Tenant, Project: s.in.Project, Pipeline: s.in.Pipeline,
+	}
+}
+
+// show writes what became of entries into the document of their step.
+func show(doc *run.Step, entries []resource.Entry) {
+	for i := range entries {
+		e := &entries[i]
+		at := slices.IndexFunc(doc.Resources, func(r run.Resource) bool {
+			return r.Kind == e.Kind && r.Name == e.Name && r.State != run.ResourceReleased
+		})
+		if at < 0 {
+			if known := slices.ContainsFunc(doc.Resources, func(r run.Resource) bool { return r == e.Document() }); known {
+				continue
+			}
+			at = len(doc.Resources)
+			doc.Resources = append(doc.Resources, run.Resource{})
+		}
+		doc.Resources[at] = e.Document()
+	}
+}
+
+// hasWorkspace notes that a host has taken the stage.
+func (s *stage) hasWorkspace() {
+	s.doc.Resources = append(s.doc.Resources, run.Resource{
+		Kind: resource.KindWorkspace, Name: s.host.Host, State: run.ResourceHeld,
+	})
+}
+
+// lostWorkspace notes that the host of the stage is lost.
+func (s *stage) lostWorkspace() {
+	s.gaveWorkspace(fmt.Sprintf("host %s does not answer: it gives it back when it returns", s.host.Host))
+}
+
+// gaveWorkspace notes what became of the workspace on a host, and with it of what
+// steps left there: processes are ended, and directories removed, before it goes.
+func (s *stage) gaveWorkspace(why string) {
+	state := run.ResourceReleased
+	if why != "" {
+		state = run.ResourceLeaked
+	}
+	settle := func(r *run.Resource) {
+		if r.State == run.ResourceHeld || r.State == run.ResourceReleasing {
+			r.State, r.Error, r.Attempts = state, why, r.Attempts+1
+		}
+	}
+	for i := range s.doc.Resources {
+		settle(&s.doc.Resources[i])
+	}
+	for i := range s.doc.Steps {
+		for j := range s.doc.Steps[i].Resources {
+			if r := &s.doc.Steps[i].Resources[j]; r.Kind == resource.KindProcess || r.Kind == resource.KindTempDir {
+				settle(r)
+			}
+		}
+	}
+}
