@@ -6,8 +6,12 @@ import (
 	"os"
 
 	"belay.run/dev/devcmd"
+	"belay.run/internal/container"
 )
 
 func main() {
+	if code, was := container.RunAsClient(os.Args, os.Stdout, os.Stderr); was {
+		os.Exit(code)
+	}
 	os.Exit(devcmd.Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -17,6 +17,7 @@ import (
 
 	"belay.run/dev/stack"
 	"belay.run/internal/config"
+	"belay.run/internal/container"
 	"belay.run/internal/logs"
 	"belay.run/internal/store"
 	"belay.run/internal/testkit/need"
@@ -146,6 +147,9 @@ type Shared struct {
 // Main runs the tests and returns the exit code. In a process that is to be a
 // worker it is that worker.
 func (s *Shared) Main(m *testing.M) int {
+	if code, was := container.RunAsClient(os.Args, os.Stdout, os.Stderr); was {
+		return code
+	}
 	if os.Getenv(workerVariable) != "" {
 		return workerMain()
 	}
