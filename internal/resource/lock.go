@@ -64,6 +64,9 @@ func NewLocks(rdb redis.UniversalClient, o LocksOptions) *Locks {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
+	if o.Recovering == nil {
+		o.Recovering = func(context.Context) (bool, error) { return false, nil }
+	}
 	return &Locks{LocksOptions: o, rdb: rdb}
 }
 
@@ -126,25 +129,23 @@ type lockAnswer struct {
 }
 
 // ask asks once. While Redis may not know of a holder nothing is taken; since it
-// may have lost its memory in between, one looks after the lock is had.
+// may lose its memory in just that moment, one looks again when the lock is had.
 func (l *Locks) ask(ctx context.Context, e *Entry) (lockAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, callFor)
 	defer cancel()
-	a, took, err := l.tryLock(ctx, e)
+	lost, err := l.Recovering(ctx)
+	if err != nil {
+		return lockAnswer{}, err
+	}
+	a, took, err := l.tryLock(ctx, e, lost)
 	if err != nil || a.token == 0 {
 		return a, err
 	}
-	if l.Recovering != nil {
-		lost, err := l.Recovering(ctx)
-		if err != nil {
-			return lockAnswer{}, err
-		}
-		if lost {
-			if err := l.leave(ctx, e); err != nil {
-				return lockAnswer{}, err
-			}
-			return lockAnswer{position: 1, holder: "Redis lost its memory; whoever holds it says so now"}, nil
-		}
+	if lost, err = l.Recovering(ctx); err != nil {
+		return lockAnswer{}, err
+	}
+	if lost && took == "" {
+		return lockAnswer{position: 1}, l.leave(ctx, e, true)
 	}
 	if took != "" {
 		l.Log.Warn("a lock was taken back: its lease had run out", zap.String("lock", e.Name), zap.String("from", took))
@@ -152,9 +153,10 @@ func (l *Locks) ask(ctx context.Context, e *Entry) (lockAnswer, error) {
 	return a, nil
 }
 
-func (l *Locks) tryLock(ctx context.Context, e *Entry) (a lockAnswer, took string, err error) {
+// tryLock asks Redis. Wait keeps it from granting what it does not know to be free.
+func (l *Locks) tryLock(ctx context.Context, e *Entry, wait bool) (a lockAnswer, took string, err error) {
 	got, err := lockScript.Run(ctx, l.rdb, lockKeys(e), e.Holder(), e.who(),
-		LockLease.Microseconds(), waiterLease.Microseconds(), settleFor.Microseconds()).Slice()
+		LockLease.Microseconds(), waiterLease.Microseconds(), settleFor.Microseconds(), wait).Slice()
 	if err != nil {
 		return lockAnswer{}, "", err
 	}
@@ -181,11 +183,12 @@ func (l *Locks) Release(ctx context.Context, e *Entry) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callFor)
 	defer cancel()
-	return l.leave(ctx, e)
+	return l.leave(ctx, e, false)
 }
 
-func (l *Locks) leave(ctx context.Context, e *Entry) error {
-	if err := unlockScript.Run(ctx, l.rdb, lockKeys(e), e.Holder()).Err(); err != nil {
+// leave gives the lock back; undo as if it had never been had.
+func (l *Locks) leave(ctx context.Context, e *Entry, undo bool) error {
+	if err := unlockScript.Run(ctx, l.rdb, lockKeys(e), e.Holder(), undo).Err(); err != nil {
 		return fmt.Errorf("giving the lock %s back: %w", e.Name, err)
 	}
 	return nil

@@ -47,7 +47,7 @@ end
 // lockScript takes a lock, or a place in its queue.
 //
 //	ARGV -> holder, who, lease, lease of a place, how long to have asked before
-//	        an expired lock is taken, all in µs
+//	        an expired lock is taken, all in µs; 1 to take none that nobody holds
 //	Returns the token, 0, and who it was taken from, if anybody, where it is held;
 //	else 0, the place, and who holds it.
 var lockScript = redis.NewScript(lockTools + `
@@ -77,7 +77,7 @@ while true do -- those before me who do not wait any more
 end
 local place = redis.call('ZRANK', queue, me)
 local expired = owner and number('until') < now and now - since >= settle
-if place == 0 and (not owner or expired) then
+if place == 0 and (owner and expired or not owner and ARGV[6] ~= '1') then
   local from = owner and redis.call('HGET', lock, 'who') or ''
   local token = math.max(number('token') + 1, now)
   hold(who, lease, token)
@@ -89,13 +89,14 @@ return {'0', text(place + 1), redis.call('HGET', lock, 'who') or ''}`)
 // unlockScript gives a lock, or a place in its queue, back. The token is raised,
 // so that a holder who was stopped meanwhile cannot put the lock back.
 //
-//	ARGV -> holder
+//	ARGV -> holder; 1 to undo a grant: the token is forgotten, not raised
 var unlockScript = redis.NewScript(lockTools + `
 leave(me)
 local owner, mine = redis.call('HGET', lock, 'owner'), 0
 if owner == me then
   redis.call('HDEL', lock, 'owner', 'who', 'until')
-  redis.call('HSET', lock, 'token', text(number('token') + 1))
+  if ARGV[2] == '1' then redis.call('HDEL', lock, 'token')
+  else redis.call('HSET', lock, 'token', text(number('token') + 1)) end
   owner, mine = false, 1
 end
 if not owner and redis.call('EXISTS', queue) == 0 then redis.call('PEXPIRE', lock, hour) end

@@ -20,6 +20,7 @@ const (
 	waitsWorker = "worker"
 	waitsSlot   = "process_slot"
 	waitsClaim  = "claim"
+	waitsLock   = "lock"
 	// waitsLost is a wait for a host that has fallen silent.
 	waitsLost = "lost_host"
 )
@@ -64,6 +65,7 @@ func (c *Client) pending(ctx context.Context, ref Ref, s *run.Stage) {
 		case p != nil:
 			delete(busy, p.Name)
 			p.Attempts = max(p.Attempts, attemptsOf(a))
+			p.Resources = append(p.Resources, progressOf(a).Resources...)
 			if p.WaitingFor == nil {
 				p.WaitingFor = waitOf(a, s.Host)
 			}
@@ -127,6 +129,10 @@ func heldUp(a *workflowpb.PendingActivityInfo) *run.WaitingFor {
 	case activities.PhaseClaiming:
 		w := waiting(waitsClaim, p.Name, timestamppb.New(p.Since))
 		w.Holder = p.Holder
+		return w
+	case activities.PhaseLocking:
+		w := waiting(waitsLock, p.Name, timestamppb.New(p.Since))
+		w.Holder, w.Position = p.Holder, p.Position
 		return w
 	}
 	return nil

@@ -65,8 +65,8 @@ func TestRegistered(t *testing.T) {
 		"SettleRun", "SettleStep", "SlotOwners", "Supersede", "SupersedeSlots",
 	}, workflows.activities)
 	require.Equal(t, []string{"Bind", "ReleaseResources"}, steps.activities)
-	require.Equal(t, []string{"End", "Prepare", "Release", "RunStep", "SaveArtifacts", "ReleaseResources"}, host.activities)
-	require.Equal(t, []string{"RunLight", "ReleaseResources"}, light.activities)
+	require.Equal(t, []string{"End", "Prepare", "Release", "ReleaseResources", "RunStep", "SaveArtifacts", "StartServices"}, host.activities)
+	require.Equal(t, []string{"ReleaseResources", "RunLight"}, light.activities)
 	for _, r := range []registry{steps, host, light} {
 		require.Empty(t, r.workflows)
 	}
