@@ -20,25 +20,27 @@ import (
 const ClaimQuery = "claim"
 
 // restore puts back what Redis has lost of a key, while that may be: the claim of
-// a run that is open, or that of one which completed inside its window. Temporal
-// knows of both.
+// a run that is open, which for a minute may not be back yet, or that of one which
+// completed inside its window. Temporal knows of both.
 func (c *Claims) restore(ctx context.Context, in *ClaimRunInput) error {
-	_, lost, err := c.Claims.Recovering(ctx)
-	if err != nil || !lost {
-		return err
-	}
-	open, err := c.list(ctx, keyQuery(&in.Claiming)+" AND ExecutionStatus = 'Running'")
+	since, lost, err := c.Claims.Recovering(ctx)
 	if err != nil {
 		return err
 	}
-	for _, info := range open {
-		if owner := ownerOf(info); owner.RunKey != in.Owner.RunKey {
-			if err := c.restoreOpen(ctx, owner); err != nil {
-				return err
+	if lost {
+		open, err := c.list(ctx, keyQuery(&in.Claiming)+" AND ExecutionStatus = 'Running'")
+		if err != nil {
+			return err
+		}
+		for _, info := range open {
+			if owner := ownerOf(info); owner.RunKey != in.Owner.RunKey {
+				if err := c.restoreOpen(ctx, owner); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	return c.restoreCompleted(ctx, in)
+	return c.restoreCompleted(ctx, in, since)
 }
 
 // restoreOpen asks an open run for its claim, and puts that back.
@@ -68,15 +70,18 @@ func (c *Claims) restoreOpen(ctx context.Context, owner dedup.Owner) error {
 }
 
 // restoreCompleted puts back the claim of the run that completed last, for what
-// is left of its window.
-func (c *Claims) restoreCompleted(ctx context.Context, in *ClaimRunInput) error {
+// is left of its window, where Redis does not remember all of that.
+func (c *Claims) restoreCompleted(ctx context.Context, in *ClaimRunInput, since time.Time) error {
+	window := c.window(ctx, &in.Claiming)
+	now := time.Now() // a query of Temporal's, by its clock or nearly so
+	if since.Before(now.Add(-window)) {
+		return nil
+	}
 	// What Redis knows of the key came after the loss: a failure since then, or a
 	// release by an operator, stands.
 	if known, err := c.Claims.Last(ctx, in.Key); err != nil || known != nil {
 		return err
 	}
-	window := c.window(ctx, &in.Claiming)
-	now := time.Now() // a query of Temporal's, by its clock or nearly so
 	closed, err := c.list(ctx, keyQuery(&in.Claiming)+" AND ExecutionStatus = 'Completed' AND BelayStatus = "+
 		quote(string(run.Succeeded))+" AND CloseTime > "+quote(now.Add(-window).UTC().Format(time.RFC3339Nano)))
 	if err != nil || len(closed) == 0 {

@@ -304,5 +304,10 @@ func TestRedisEmptyInMidRun(t *testing.T) {
 	redis.Stop(t)
 	redis.Restart(t)
 	require.Equal(t, run.Duplicate, raw(t, env, text).Wait().Status, "Temporal knows what completed inside the window")
+	redis.Stop(t)
+	redis.Restart(t)
+	forgot := time.Now().Add(-5 * time.Minute)
+	require.NoError(t, redis.Client(t).Set(t.Context(), "belay:epoch", forgot.UnixMicro(), 0).Err())
+	require.Equal(t, run.Duplicate, raw(t, env, text).Wait().Status, "also where Redis forgot minutes ago, and nobody has asked since")
 	require.Len(t, ran.lines(t), 1)
 }
