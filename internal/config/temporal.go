@@ -83,7 +83,7 @@ func clientOptions(o TemporalOptions) (client.Options, error) {
 	}
 	opts, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{EnvLookup: env(environ)})
 	if err != nil {
-		return client.Options{}, fmt.Errorf("reading how to reach Temporal from TEMPORAL_… and its profile file: %w", err)
+		return client.Options{}, &SettingError{"reading how to reach Temporal from TEMPORAL_… and its profile file", err}
 	}
 	setUnlessGiven(&opts.HostPort, client.DefaultHostPort)
 	setUnlessGiven(&opts.Namespace, client.DefaultNamespace)

@@ -22,3 +22,18 @@ func (e *UnreachableError) Error() string {
 
 // Unwrap gives what happened.
 func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// SettingError says that a setting which only shows where it is used is wrong:
+// nothing is to be waited for.
+type SettingError struct {
+	// Setting is its name.
+	Setting string
+	// Err is what is wrong with it.
+	Err error
+}
+
+// Error names the setting.
+func (e *SettingError) Error() string { return e.Setting + ": " + e.Err.Error() }
+
+// Unwrap gives what is wrong.
+func (e *SettingError) Unwrap() error { return e.Err }

@@ -93,16 +93,22 @@ func OpenLate(ctx context.Context, location string, rdb redis.UniversalClient) (
 func open(ctx context.Context, location string, rdb redis.UniversalClient, dir func(context.Context, string) (Store, error)) (Store, error) {
 	if location == "redis" {
 		if rdb == nil {
-			return nil, errors.New(`store "redis": no Redis is configured: set REDIS_URL, or BELAY_STORE to file:///some/dir`)
+			return nil, &LocationError{location, "no Redis is configured: set REDIS_URL, or BELAY_STORE to file:///some/dir"}
 		}
 		return &redisStore{rdb: rdb}, nil
 	}
 	u, err := url.Parse(location)
 	if err != nil || u.Scheme != "file" || u.Host != "" || !filepath.IsAbs(u.Path) || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf(`store %q: want "redis" or "file:///absolute/dir"`, location)
+		return nil, &LocationError{location, `want "redis" or "file:///absolute/dir"`}
 	}
 	return dir(ctx, filepath.Clean(u.Path))
 }
+
+// LocationError says that a location can be no store, whatever is there.
+type LocationError struct{ Location, Why string }
+
+// Error names the location.
+func (e *LocationError) Error() string { return fmt.Sprintf("store %q: %s", e.Location, e.Why) }
 
 // checkKey refuses keys that name nothing.
 func checkKey(key string) error {

@@ -98,10 +98,11 @@ func exitError(err error) *ExitError {
 	}
 	var server *config.UnreachableError
 	var unknown *runs.UnknownError
+	var setting *config.SettingError
 	switch {
 	case errors.As(err, &server):
 		return &ExitError{Code: ExitUnreachable, Err: fmt.Errorf("cannot use %s at %s: %w", server.Service, server.Address, server.Err), Hint: server.Check}
-	case errors.As(err, &unknown):
+	case errors.As(err, &unknown), errors.As(err, &setting):
 		return &ExitError{Code: ExitUsage, Err: err}
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
 		return &ExitError{Code: ExitCancelled, Err: errInterrupted}

@@ -50,6 +50,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	redis.SetLogger(telemetry.Redis(log.Named("redis")))
 	if err := runUntilSignal(settings, log); err != nil {
 		log.Error("the worker ended with an error", zap.Error(err))
+		if _, wrong := errors.AsType[*config.SettingError](err); wrong {
+			return exitUsage
+		}
 		return exitFailed
 	}
 	return exitOK

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,6 +42,16 @@ func TestMainWithoutRunning(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMainWithSettingsThatShowWhenTheyAreUsed ends with the code of a wrong
+// setting: to be started again would not help.
+func TestMainWithSettingsThatShowWhenTheyAreUsed(t *testing.T) {
+	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "none.toml"))
+	t.Setenv("TEMPORAL_PROFILE", "nope")
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, exitUsage, Main([]string{"--state-dir=" + t.TempDir(), "--http-address=off"}, &stdout, &stderr), stderr.String())
+	require.Contains(t, stderr.String(), "nope")
 }
 
 // output keeps what a process writes, for the test and for its end.

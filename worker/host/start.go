@@ -95,6 +95,9 @@ func (w *Worker) connect(ctx context.Context) error {
 	if w.deps.store == nil {
 		st, err := store.Open(ctx, w.cfg.Settings.Store, w.deps.redis)
 		if err != nil {
+			if _, wrong := errors.AsType[*store.LocationError](err); wrong {
+				return &config.SettingError{Setting: "BELAY_STORE", Err: err}
+			}
 			return err
 		}
 		w.deps.store = st
