@@ -102,6 +102,9 @@ func (r *reaping) group(ctx workflow.Context, entries []resource.Entry) {
 	wait := time.Second
 	for try := 1; ; try++ {
 		entries = r.try(ctx, entries, try == tries)
+		if try == tries {
+			r.mark(ctx, entries)
+		}
 		left := entries[:0]
 		for i := range entries {
 			if e := &entries[i]; !e.Open() || try == tries {
@@ -117,6 +120,28 @@ func (r *reaping) group(ctx workflow.Context, entries []resource.Entry) {
 			workflow.GetLogger(ctx).Warn("stopped waiting before the next try", "error", err)
 		}
 		wait *= 2
+	}
+}
+
+// mark has written down what nobody could be asked to release: who tries and
+// fails writes that down itself.
+func (r *reaping) mark(ctx workflow.Context, entries []resource.Entry) {
+	var in activities.MarkInput
+	for i := range entries {
+		if e := &entries[i]; e.Open() && e.State != run.ResourceLeaked {
+			e.State = run.ResourceLeaked
+			in.Entries = append(in.Entries, *e)
+		}
+	}
+	if len(in.Entries) == 0 {
+		return
+	}
+	var reaper *activities.Reaper
+	opts := controlOptions()
+	opts.Summary = "writes down what is leaked"
+	opts.RetryPolicy.MaximumAttempts = 5
+	if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), reaper.MarkLeaked, in).Get(ctx, nil); err != nil {
+		r.res.Notes = append(r.res.Notes, fmt.Sprintf("that something is leaked could not be written down: %v", err))
 	}
 }
 
@@ -152,6 +177,9 @@ func (r *reaping) try(ctx workflow.Context, entries []resource.Entry, last bool)
 	}
 	opts := resourceOptions(anywhere, len(entries))
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), resources.ReleaseResources, in).Get(ctx, &res)
+	if _, late := notTaken(err); late {
+		err = fmt.Errorf("no live worker takes it from %s", anywhere)
+	}
 	return outcomes(entries, &res, err)
 }
 
@@ -163,7 +191,8 @@ func outcomes(before []resource.Entry, res *activities.ReleaseResult, err error)
 	}
 	out := slices.Clone(before)
 	for i := range out {
-		out[i].Error = err.Error()
+		out[i].Attempts++
+		out[i].Error = "nobody could be asked: " + err.Error()
 	}
 	return out
 }

@@ -69,6 +69,13 @@ func (r *remains) ConfirmReaped(_ context.Context, in activities.ConfirmInput) e
 	return nil
 }
 
+func (r *remains) MarkLeaked(_ context.Context, in activities.MarkInput) error {
+	for _, e := range in.Entries {
+		r.note("mark %s %s", e.Name, e.State)
+	}
+	return nil
+}
+
 func (r *remains) Notify(_ context.Context, in activities.NotifyInput) error {
 	names := []string{}
 	for _, e := range in.Notice.Resources {
@@ -286,6 +293,17 @@ func TestReap(t *testing.T) {
 		}, r.all())
 		require.Equal(t, []string{"host h1 does not answer: it removes what it has of s when it returns"}, res.Notes)
 		require.GreaterOrEqual(t, env.Now().Sub(began), 45*time.Second, "what is exclusive waits until nothing can live there")
+	})
+
+	t.Run("WritesDownWhatNobodyCouldBeAskedToRelease", func(t *testing.T) {
+		t.Parallel()
+		env, r := reaper(t)
+		r.left["k"] = activities.Remains{Entries: []resource.Entry{held("k", "s/a", "lock", "l", resource.ScopeStep)}}
+		env.OnActivity("ReleaseResources", anything, anything).Return(nil, notPickedUp(0))
+		res, err := reap(t, env, reapInput("k"))
+		require.Error(t, err)
+		require.Contains(t, res.Leaked[0].Error, "nobody could be asked")
+		require.Equal(t, []string{"mark l leaked", "tell nobody: leaked l of id-k"}, r.all())
 	})
 
 	t.Run("GoesOnWhereThereIsMore", func(t *testing.T) {

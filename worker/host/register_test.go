@@ -61,7 +61,7 @@ func TestRegistered(t *testing.T) {
 	require.Equal(t, []string{"Pipeline", "Stage", "Group", "Reap", "Janitor"}, workflows.workflows)
 	require.Equal(t, []string{
 		"AcquireSlot", "AwaitClosed", "AwaitRun", "CancelCause", "ClaimRun", "ConfirmReaped", "FindClosed", "HostAlive",
-		"Notify", "Plan", "ReleaseSlot", "Remains", "RunLight",
+		"MarkLeaked", "Notify", "Plan", "ReleaseSlot", "Remains", "RunLight",
 		"SettleRun", "SettleStep", "SlotOwners", "Supersede", "SupersedeSlots",
 	}, workflows.activities)
 	require.Equal(t, []string{"Bind", "ReleaseResources"}, steps.activities)
