@@ -81,13 +81,13 @@ func (a *app) run(ctx context.Context, path string, f *runFlags, named bool) err
 	}
 	conn, disconnect, err := a.connect(early)
 	if err != nil {
-		return err
+		return interrupted(early, err)
 	}
 	defer disconnect()
 	req.openKeyed(early, conn)
 	defer req.settleAudit(ctx, a.Err)
 	if req.input.SourceRef, err = a.packSource(early, conn, path, plan); err != nil {
-		return err
+		return interrupted(early, err)
 	}
 	if early.Err() != nil {
 		return context.Cause(early)

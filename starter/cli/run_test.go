@@ -293,8 +293,8 @@ func TestCtrlCBeforeTheStartStartsNothing(t *testing.T) {
 	connecting := make(chan struct{})
 	b.opts.Connect = func(ctx context.Context) (*cli.Connection, error) {
 		close(connecting)
-		<-ctx.Done()
-		return nil, ctx.Err()
+		<-ctx.Done() // as a server that did not answer until then
+		return nil, serviceerror.NewUnavailable("context canceled")
 	}
 	cmd := b.start(t, "run", file(t, "hello.yaml", hello))
 	<-connecting
