@@ -14,10 +14,15 @@ import (
 	"belay.run/internal/spec"
 )
 
-// releaseWaits are the waits before each try to release what an attempt could not.
-// After the last try it has leaked, and is the janitor's.
-func releaseWaits() []time.Duration {
-	return []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
+// releaseWaits are the waits before each try to release something, the first of
+// which is due at once where none was made yet. After the last try it has leaked,
+// and is the janitor's.
+func releaseWaits(tried bool) []time.Duration {
+	waits := []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
+	if tried {
+		return waits[1:]
+	}
+	return waits
 }
 
 // place is where something can be released: by the host that has it, where that
@@ -68,7 +73,7 @@ func (p *place) releaseUntil(ctx workflow.Context, in activities.ReleaseInput, w
 	shown func([]resource.Entry),
 ) ([]resource.Entry, error) {
 	end := workflow.Now(ctx).Add(within)
-	waits := releaseWaits()
+	waits := releaseWaits(len(in.Entries) > 0)
 	var failed error
 	for i, wait := range waits {
 		if wait > 0 {
@@ -117,7 +122,7 @@ func onlyThere(entries []resource.Entry) bool {
 func (s *stage) giveBack(ctx workflow.Context, st *spec.Step, doc *run.Step, out *outcome) {
 	res := &out.result
 	doc.Resources = append(doc.Resources, res.Resources...)
-	reported := !res.EndedAt.IsZero()
+	reported := out.status.OK() || !res.EndedAt.IsZero()
 	if !reported && out.status != run.Cancelled && st.Uses == "" && s.host != nil && s.needsHost() {
 		doc.Resources = append(doc.Resources,
 			run.Resource{Kind: resource.KindProcess, Name: st.Name, State: run.ResourceHeld},

@@ -102,14 +102,15 @@ func (s *stage) mail(ctx workflow.Context) *mailbox {
 	return s.mailbox
 }
 
-// leaveSlots gives slots back in the background. They stay while processes of the
-// step may live, until the stage's workspace is given back.
+// leaveSlots gives slots back in the background. Where an attempt said that some of
+// its processes may live on, they stay until the stage's workspace is given back;
+// those of one that fell silent are gone by the time that anybody notices.
 func (s *stage) leaveSlots(ctx workflow.Context, doc *run.Step, slots []*slot) {
 	if len(slots) == 0 {
 		return
 	}
 	lives := slices.ContainsFunc(doc.Resources, func(r run.Resource) bool {
-		return r.Kind == resource.KindProcess && r.State != run.ResourceReleased
+		return r.Kind == resource.KindProcess && r.State == run.ResourceReleasing
 	})
 	if lives {
 		s.slotsLater = append(s.slotsLater, func(ctx workflow.Context) { s.giveSlots(ctx, doc, slots) })
