@@ -173,6 +173,32 @@ func TestTerminateUnwindsTwelveStages(t *testing.T) {
 	require.Equal(t, run.Cancelled, doc.Status)
 }
 
+// TestCancelWaitsForWhatATerminateLeft: a run that was terminated has ended in
+// Temporal's eyes; who asks for the confirmed end gets that.
+func TestCancelWaitsForWhatATerminateLeft(t *testing.T) {
+	t.Parallel()
+	env := shared.Get(t)
+	for _, command := range []string{"cancel --wait", "watch"} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			tidied := newCounter(t)
+			r := env.Run(t, `
+version: 1
+name: terminated-and-waited-for
+stages:
+  - name: s
+    steps: [{name: a, run: sleep 300, grace_period: 1s}]
+    finally: [{name: tidy, run: "sleep 2; `+tidied.add("tidied")+`"}]
+`)
+			r.WaitNode("s/a", run.Running)
+			require.NoError(t, env.Temporal.Client().TerminateWorkflow(t.Context(), r.ID, r.RunID, "enough"))
+			got := env.CLI(t, append(strings.Fields(command), r.String())...)
+			require.Contains(t, got.Stdout, "cancelled", got.Stderr)
+			require.Len(t, tidied.lines(t), 1, "it returned before the stage had ended:\n%s%s", got.Stdout, got.Stderr)
+		})
+	}
+}
+
 func TestSecondCancelDoesNotCutFinallyShort(t *testing.T) {
 	t.Parallel()
 	r := shared.Get(t).Run(t, `

@@ -132,6 +132,9 @@ func (t *target) tooLate(ctx context.Context, f *cancelFlags) error {
 		return &ExitError{Code: ExitUsage, Err: fmt.Errorf("run %s has already ended: %s", t.ref.ID, tree.StatusWords(d.Status))}
 	}
 	t.say(f, "run %s is already cancelled", t.ref.ID)
+	if f.wait && !snap.Settled {
+		return t.confirm(ctx, f, "run "+t.ref.ID) // it was terminated, and its stages unwind
+	}
 	if *f.output == formatJSON {
 		return writeJSON(t.Out, d)
 	}
