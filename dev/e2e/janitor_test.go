@@ -3,8 +3,12 @@ package e2e_test
 import (
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -109,4 +113,87 @@ finally: [{name: report, run: "echo reported"}]
 	require.NoError(t, err)
 	require.NoDirExists(t, string(where[:len(where)-1]), "the workspace is still there")
 	require.True(t, reaped(t, env, doc.RunKey, "s"))
+}
+
+// notices is somebody who is told of leaks.
+type notices struct {
+	mu  sync.Mutex
+	got []activities.Notice
+}
+
+func (n *notices) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var doc activities.Notice
+	if err := json.NewDecoder(r.Body).Decode(&doc); err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.got = append(n.got, doc)
+}
+
+// events are what they were told, in order: event, kind and name.
+func (n *notices) events() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []string
+	for _, doc := range n.got {
+		for _, r := range doc.Resources {
+			out = append(out, doc.Event+" "+r.Kind+" "+r.Name)
+		}
+	}
+	return out
+}
+
+// TestWhatNobodyCanReleaseIsLeakedToldAndReleasedLater kills the only worker that
+// could release something, and terminates the run: it leaks, which people are
+// told, until another such worker comes.
+func TestWhatNobodyCanReleaseIsLeakedToldAndReleasedLater(t *testing.T) {
+	t.Parallel()
+	env := shared.Get(t)
+	told := &notices{}
+	pager := httptest.NewServer(told)
+	t.Cleanup(pager.Close)
+	window := filepath.Join(t.TempDir(), "window")
+	w := env.StartWorker(t, t.TempDir(), "--labels", "leaky")
+	r := env.Run(t, `
+version: 1
+name: leaky
+notify: {webhook: "`+pager.URL+`/hook"}
+stages:
+  - name: s
+    runs_on: leaky
+    steps:
+      - name: a
+        grace_period: 1s
+        run: "echo ready; sleep `+seconds(343)+`"
+        resources:
+          - {kind: custom, name: window, acquire: "touch `+window+`; echo id=w1", release: "rm -f `+window+`"}
+`)
+	r.WaitLog("s/a", "ready")
+	require.FileExists(t, window)
+	doc := r.WaitNode("s/a", run.Running)
+	w.Kill()
+	c := env.Temporal.Client()
+	require.NoError(t, c.TerminateWorkflow(t.Context(), r.ID, r.RunID, "enough"))
+	require.NoError(t, c.TerminateWorkflow(t.Context(), doc.Stages[0].WorkflowID, doc.Stages[0].RunID, "enough"))
+
+	leaked := func() string {
+		got := env.CLI(t, "resources", "--leaked", "-o", "json")
+		require.Equal(t, 0, got.Code, got.Stderr)
+		return got.Stdout
+	}
+	require.Eventually(t, func() bool { return slices.Contains(told.events(), "leaked custom window") }, e2e.Patience, 500*time.Millisecond)
+	require.Contains(t, leaked(), r.ID)
+	require.FileExists(t, window)
+
+	env.StartWorker(t, t.TempDir(), "--labels", "leaky")
+	require.Eventually(t, func() bool {
+		got := env.CLI(t, "janitor", "run", "-o", "json")
+		require.Contains(t, []int{0, 1}, got.Code, got.Stderr+got.Stdout)
+		return slices.Contains(told.events(), "released custom window")
+	}, e2e.Patience, time.Second)
+	require.NoFileExists(t, window)
+	require.NotContains(t, leaked(), r.ID)
+	require.Len(t, told.events(), 2, "each is told once: %v", told.events())
 }
