@@ -62,21 +62,16 @@ func NewResources(cfg ResourcesConfig) *Resources {
 }
 
 // ReleaseResources gives back what is named, each once, and says what became of
-// it: it fails only where nobody could say. What it cannot release it leaves to
-// be tried again. To release what is released, or was never acquired, changes
+// it. What it cannot release it leaves to be tried again. To release what is released, or was never acquired, changes
 // nothing.
 func (r *Resources) ReleaseResources(ctx context.Context, in ReleaseInput) (*ReleaseResult, error) {
 	unstick(ctx, r.Client, r.Namespace)
 	defer beating(ctx)()
-	entries, err := r.known(ctx, &in)
-	if err != nil {
-		return nil, err
-	}
-	return &ReleaseResult{Entries: r.release(ctx, entries, in.Last)}, nil
+	return &ReleaseResult{Entries: r.release(ctx, r.known(ctx, &in), in.Last)}, nil
 }
 
 // known is all that is to be released, the last acquired first.
-func (r *Resources) known(ctx context.Context, in *ReleaseInput) ([]resource.Entry, error) {
+func (r *Resources) known(ctx context.Context, in *ReleaseInput) []resource.Entry {
 	all := slices.Clone(in.Entries)
 	add := func(more []resource.Entry) {
 		for _, e := range more {
@@ -100,7 +95,7 @@ func (r *Resources) known(ctx context.Context, in *ReleaseInput) ([]resource.Ent
 		}
 	}
 	slices.SortStableFunc(all, func(a, b resource.Entry) int { return b.Since.Compare(a.Since) })
-	return all, nil
+	return all
 }
 
 // release tries each entry once, one after the other, since what was acquired

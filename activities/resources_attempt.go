@@ -83,7 +83,7 @@ func (a *attempt) acquireOne(r *spec.Resource, env environ) error {
 	if err != nil {
 		return failed(run.TriggerInvalid, "%v", err)
 	}
-	h := &holding{kind: kind, entry: a.entry(r, env)}
+	h := &holding{kind: kind, entry: a.entry(r)}
 	if err := rs.book.Note(a.ctx, &h.entry, run.ResourceAcquiring); err != nil {
 		return a.stopped(&retryableError{err})
 	}
@@ -166,7 +166,7 @@ func (a *attempt) kind(name string, env environ) (resource.Kind, error) {
 }
 
 // entry is a resource as it is written down before it is acquired.
-func (a *attempt) entry(r *spec.Resource, env environ) resource.Entry {
+func (a *attempt) entry(r *spec.Resource) resource.Entry {
 	e := resource.Entry{
 		Owner: a.in.Holder, Kind: r.Kind, Name: r.Name, Scope: resource.ScopeStep, Provider: r.Provider,
 		Host: a.steps.Host.ID(), Label: a.in.Label,

@@ -39,7 +39,7 @@ func newResources(t *testing.T, w *workspace.Host, p *proc.Host, s secrets) *act
 	records, err := resource.OpenRecords(filepath.Join(w.Dir(), "resources"))
 	require.NoError(t, err)
 	script := filepath.Join(dir, "provider")
-	require.NoError(t, os.WriteFile(script, fmt.Appendf(nil, provider, filepath.Join(dir, "asked")), 0o700)) //nolint:gosec // it is run
+	require.NoError(t, os.WriteFile(script, fmt.Appendf(nil, provider, filepath.Join(dir, "asked")), 0o700))
 	return activities.NewResources(activities.ResourcesConfig{
 		Host: w, Proc: p, Secrets: s, Environment: []string{"PATH=" + os.Getenv("PATH")}, Records: records,
 		Kinds: []resource.Kind{

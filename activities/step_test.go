@@ -84,7 +84,7 @@ func setup(t *testing.T, beats error) *host {
 	h.resources = newResources(t, w, p, h.secrets)
 	h.steps = activities.NewSteps(activities.StepsConfig{
 		Resources: h.resources,
-		Client: client, Host: w, Proc: p, Logs: l, Store: st, Secrets: h.secrets, MaxProcesses: 2,
+		Client:    client, Host: w, Proc: p, Logs: l, Store: st, Secrets: h.secrets, MaxProcesses: 2,
 		Environment: []string{"PATH=" + os.Getenv("PATH")},
 	})
 	var suite testsuite.WorkflowTestSuite

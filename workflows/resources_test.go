@@ -224,8 +224,9 @@ func TestSlotsOfSteps(t *testing.T) {
 	doc := stageDoc(t, b)
 	require.Equal(t, run.Succeeded, doc.Status)
 	all := b.world.all()
-	require.ElementsMatch(t, []string{"ask cache for s/a", "ask cache for s/b"}, slices.DeleteFunc(slices.Clone(all[:4]),
-		func(s string) bool { return !strings.HasPrefix(s, "ask ") }), "sorted by name")
+	for _, node := range []string{"s/a", "s/b"} {
+		require.Less(t, slices.Index(all, "ask cache for "+node), slices.Index(all, "ask db for "+node), "sorted by name")
+	}
 	require.ElementsMatch(t, []string{"leave db by s/a", "leave cache by s/a", "leave db by s/b", "leave cache by s/b"},
 		slices.DeleteFunc(all, func(s string) bool { return !strings.HasPrefix(s, "leave ") }))
 	require.Equal(t, map[string]string{"db": "", "cache": ""}, g.held)

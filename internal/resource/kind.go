@@ -100,7 +100,7 @@ func EnvName(name string) string {
 // The variables by which steps learn of what they hold: prefixes, save
 // EnvResourceID, which is for a release script.
 const (
-	EnvLockToken  = "BELAY_LOCK_TOKEN_"
+	EnvLockToken  = "BELAY_LOCK_TOKEN_" //nolint:gosec // the name of a variable
 	EnvPort       = "BELAY_PORT_"
 	EnvDir        = "BELAY_DIR_"
 	EnvCustomID   = "BELAY_RESOURCE_ID_"

@@ -39,7 +39,7 @@ func eachRedis(t *testing.T, test func(t *testing.T, rdb redis.UniversalClient))
 }
 
 func TestLedgerKeepsWhatIsHeld(t *testing.T) {
-	eachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+	eachRedis(t, func(t *testing.T, rdb redis.UniversalClient) { //nolint:thelper // the test itself
 		l := resource.NewLedger(rdb)
 		ctx := t.Context()
 		e := entry("run{1", "build/a", 1, run.ResourceAcquiring)
@@ -69,7 +69,7 @@ func TestLedgerKeepsWhatIsHeld(t *testing.T) {
 }
 
 func TestLedgerConfirmsTheEndOfARun(t *testing.T) {
-	eachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+	eachRedis(t, func(t *testing.T, rdb redis.UniversalClient) { //nolint:thelper // the test itself
 		l := resource.NewLedger(rdb)
 		ctx := t.Context()
 		status, err := l.Confirmed(ctx, "r")

@@ -26,9 +26,10 @@ const (
 	// The next in the queue asks often, the others now and then.
 	askSoon  = 100 * time.Millisecond
 	askLater = 500 * time.Millisecond
-	// LockPatience is how long one waits for Redis, LockWait for the lock.
+	// LockPatience is how long one waits for Redis.
 	LockPatience = 5 * time.Minute
-	LockWait     = time.Hour
+	// LockWait is how long one waits for the lock.
+	LockWait = time.Hour
 )
 
 // LocksOptions are what locks need. All may be left out.

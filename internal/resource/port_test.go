@@ -72,12 +72,12 @@ func TestPortThatIsListenedOnIsNotGivenOut(t *testing.T) {
 // A worker that was killed leaves files: its next process gives them back, known
 // by id or not, and others take them over after a while or another boot only.
 func TestPortsOfAKilledWorker(t *testing.T) {
-	t.Parallel() // its cases one after the other: they bind the same port
-	leave := func(t *testing.T, boot string, age time.Duration) (dir string, e *resource.Entry) {
+	t.Parallel()
+	leave := func(t *testing.T, port, boot string, age time.Duration) (dir string, e *resource.Entry) {
 		t.Helper()
 		dir, e = filepath.Join(t.TempDir(), "ports"), portOf("s/killed")
 		require.NoError(t, os.Mkdir(dir, 0o700))
-		e.ID = "25100"
+		e.ID = port
 		text, err := json.Marshal(map[string]string{"holder": e.Holder(), "boot": boot})
 		require.NoError(t, err)
 		file := filepath.Join(dir, e.ID)
@@ -85,34 +85,41 @@ func TestPortsOfAKilledWorker(t *testing.T) {
 		require.NoError(t, os.Chtimes(file, time.Time{}, time.Now().Add(-age)))
 		return dir, e
 	}
-	take := func(t *testing.T, dir string) error {
+	take := func(t *testing.T, port int, dir string) error {
 		t.Helper()
-		_, err := resource.NewPorts(dir, 25100, 25100, "now").Acquire(t.Context(), portOf("s/other"), resource.Ask{})
+		_, err := resource.NewPorts(dir, port, port, "now").Acquire(t.Context(), portOf("s/other"), resource.Ask{})
 		return err
 	}
 	t.Run("kept for a while", func(t *testing.T) {
-		dir, _ := leave(t, "now", time.Minute)
-		require.ErrorIs(t, take(t, dir), resource.ErrUnavailable)
+		t.Parallel()
+		dir, _ := leave(t, "25100", "now", time.Minute)
+		require.ErrorIs(t, take(t, 25100, dir), resource.ErrUnavailable)
 	})
-	for name, id := range map[string]string{"given back by its port": "25100", "given back without": ""} {
+	for name, port := range map[string]int{"given back by its port": 25101, "given back without": 25102} {
 		t.Run(name, func(t *testing.T) {
-			dir, e := leave(t, "now", time.Minute)
-			e.ID = id
+			t.Parallel()
+			id := strconv.Itoa(port)
+			dir, e := leave(t, id, "now", time.Minute)
 			other := portOf("s/unrelated")
 			other.ID = id
-			ports := resource.NewPorts(dir, 25100, 25100, "now")
+			if port == 25102 {
+				e.ID, other.ID = "", ""
+			}
+			ports := resource.NewPorts(dir, port, port, "now")
 			require.NoError(t, ports.Release(t.Context(), other), "another's stays")
-			require.FileExists(t, filepath.Join(dir, "25100"))
+			require.FileExists(t, filepath.Join(dir, id))
 			require.NoError(t, ports.Release(t.Context(), e))
-			require.NoError(t, take(t, dir))
+			require.NoError(t, take(t, port, dir))
 		})
 	}
 	t.Run("taken over when it is old", func(t *testing.T) {
-		dir, _ := leave(t, "now", time.Hour)
-		require.NoError(t, take(t, dir))
+		t.Parallel()
+		dir, _ := leave(t, "25103", "now", time.Hour)
+		require.NoError(t, take(t, 25103, dir))
 	})
 	t.Run("taken over after a boot", func(t *testing.T) {
-		dir, _ := leave(t, "before", time.Minute)
-		require.NoError(t, take(t, dir))
+		t.Parallel()
+		dir, _ := leave(t, "25104", "before", time.Minute)
+		require.NoError(t, take(t, 25104, dir))
 	})
 }
