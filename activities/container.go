@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"belay.run/internal/container"
@@ -221,9 +222,9 @@ func (a *attempt) serviceVars() map[string]string {
 		vars[prefix+"_HOST"] = host
 		for i, port := range ports {
 			if i == 0 {
-				vars[prefix+"_PORT"] = fmt.Sprint(port)
+				vars[prefix+"_PORT"] = strconv.Itoa(port)
 			}
-			vars[fmt.Sprintf("%s_PORT_%d", prefix, s.Ports[i])] = fmt.Sprint(port)
+			vars[fmt.Sprintf("%s_PORT_%d", prefix, s.Ports[i])] = strconv.Itoa(port)
 		}
 	}
 	return vars

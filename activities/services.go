@@ -35,8 +35,7 @@ func (s *Steps) StartServices(ctx context.Context, in ServicesInput) ([]ServiceA
 		return out, nil
 	}
 	cause := run.Cause{Trigger: run.TriggerDependencyUnavailable, Source: in.Owner.Node, Message: mask.String(err.Error())}
-	var step *stepError
-	if errors.As(err, &step) {
+	if step, ok := errors.AsType[*stepError](err); ok {
 		cause.Trigger, cause.Message = step.cause.Trigger, mask.String(step.cause.Message)
 	}
 	if errors.Is(err, container.ErrUnavailable) {
@@ -68,8 +67,7 @@ func (s *Steps) startServices(ctx context.Context, in ServicesInput, mask **secr
 	}
 	stage := container.Owner{RunKey: in.Owner.RunKey, Stage: in.Owner.Node, WorkflowID: in.Owner.WorkflowID}
 	out, err := engine.StartServices(ctx, stage, services)
-	var fault *container.Error
-	if errors.As(err, &fault) && fault.Fault == container.FaultInvalid {
+	if fault, ok := errors.AsType[*container.Error](err); ok && fault.Fault == container.FaultInvalid {
 		return nil, failed(run.TriggerInvalid, "%v", err)
 	}
 	return out, err
@@ -149,7 +147,8 @@ func (s *Steps) markContainers(owner Owner) error {
 // removeContainers removes whatever containers and networks of a stage are left.
 func (s *Steps) removeContainers(ctx context.Context, owner Owner) error {
 	root := s.Host.Dirs(owner.RunKey, owner.Node).Root
-	if _, err := os.Stat(filepath.Join(root, containersMark)); err != nil || s.Containers == nil {
+	_, err := os.Stat(filepath.Join(root, containersMark))
+	if errors.Is(err, os.ErrNotExist) || s.Containers == nil {
 		return nil
 	}
 	if err := s.Containers.RemoveNode(ctx, owner.RunKey, owner.Node); err != nil {

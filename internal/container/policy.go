@@ -23,13 +23,13 @@ func (h *Host) Allows(mounts []Mount, privileged bool) error {
 // allows reports whether a folder is one of those that may be mounted, or lies
 // below one, also when the links in its path are followed.
 func (p Policy) allows(folder string) bool {
-	real, err := filepath.EvalSymlinks(folder)
+	followed, err := filepath.EvalSymlinks(folder)
 	if err != nil {
 		return false
 	}
 	for _, root := range p.Mounts {
-		realRoot, err := filepath.EvalSymlinks(root)
-		if err == nil && below(folder, root) && below(real, realRoot) {
+		followedRoot, err := filepath.EvalSymlinks(root)
+		if err == nil && below(folder, root) && below(followed, followedRoot) {
 			return true
 		}
 	}

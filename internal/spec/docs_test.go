@@ -15,7 +15,7 @@ var blockRE = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 // the steps of a stage.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"../../docs/pipeline-file.md", "../../docs/expressions.md", "../../docs/once.md"} {
+	for _, name := range []string{"../../docs/pipeline-file.md", "../../docs/expressions.md", "../../docs/once.md", "../../docs/containers.md"} {
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
 		blocks := blockRE.FindAllStringSubmatch(string(text), -1)
@@ -48,6 +48,7 @@ func TestDocsNameEveryKey(t *testing.T) {
 		fileObject().some(), inputObject().some(), sourceObject().some(), stageObject().some(), stepObject().some(),
 		retryObject().some(), onFailureObject().some(), limitsObject().some(), commandObject().some(),
 		pipelineDedupObject().some(), stepDedupObject().some(), concurrencyObject().some(), notifyObject().some(), someOfResources(),
+		containerObject().some(), loginObject().some(), mountObject().some(), serviceObject().some(), healthObject().some(),
 	} {
 		for name := range strings.SplitSeq(keys, ", ") {
 			require.Contains(t, table, "`"+name+"`")

@@ -120,8 +120,8 @@ type Matrix struct {
 // Run, Uses and Parallel is. Env, WorkingDir and the strings in With may hold
 // ${{ }}. Names are unique in a stage, over groups too.
 type Step struct {
-	Name       string            `json:"name"`
-	Run        []Command         `json:"run,omitempty"`
+	Name string    `json:"name"`
+	Run  []Command `json:"run,omitempty"`
 	// Container is nil where the script runs on the host itself.
 	Container  *Container        `json:"container,omitempty"`
 	Shell      string            `json:"shell,omitempty"`
