@@ -87,7 +87,7 @@ func (s *Steps) RunStep(ctx context.Context, in StepInput) (*StepResult, error) 
 	touch.Go(func() { a.keepInTouch(ctx, done) })
 	err := a.run() //nolint:contextcheck // its own context outlives the activity's
 	if err == nil {
-		a.settleClaim()
+		a.settleClaim() //nolint:contextcheck // likewise
 	}
 	close(done)
 	touch.Wait()
