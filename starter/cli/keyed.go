@@ -155,7 +155,11 @@ func (r *request) startKeyed(ctx context.Context, c *runs.Client, t client.Clien
 		return *b, nil
 	}
 	if r.keyed.onDuplicate == spec.OnDuplicateReplace {
-		return r.startPlain(ctx, t)
+		b, err := r.startPlain(ctx, t)
+		if err != nil || !b.attached {
+			return b, err
+		}
+		return r.met(ctx, c, b) // delivered again before its run had the key
 	}
 	id := run.KeyedID(r.input.Tenant, r.input.Project, r.pipeline, r.keyed.key.Name)
 	reuse := enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"belay.run/internal/audit"
 	"belay.run/internal/dedup"
 	"belay.run/internal/run"
 	"belay.run/starter/cli"
@@ -58,4 +59,26 @@ func TestRunOfADuplicateWithoutRedis(t *testing.T) {
 	require.Equal(t, cli.ExitOK, r.code, r.err)
 	require.Contains(t, r.err, unknown)
 	require.Contains(t, r.out, "note: Redis did not tell whether the window of "+s.w.ID)
+}
+
+// TestReplacingRequestDeliveredAgainIsAudited: also while its run waits for older
+// ones to make way, when Redis knows nothing of it yet.
+func TestReplacingRequestDeliveredAgainIsAudited(t *testing.T) {
+	t.Parallel()
+	b := setupOnce(t)
+	made := b.onStart(run.Document{})
+	args := []string{"run", file(t, "keyed.yaml", keyed), "-i", "who=x", "--on-duplicate", "replace", "--request-id", "q1", "--detach"}
+	require.Equal(t, cli.ExitOK, b.exec(t, append(args, "--sender", "a")...).code)
+	s := <-made
+	require.Equal(t, cli.ExitOK, b.exec(t, append(args, "--sender", "b")...).code)
+	require.Empty(t, made, "it runs once")
+
+	r := b.exec(t, "dedup", "audit", "--key", "x", "-o", "json")
+	require.Equal(t, cli.ExitOK, r.code, r.err)
+	entries := oneDocument[struct{ Entries []audit.Entry }](t, r.out).Entries
+	require.Len(t, entries, 1)
+	e := entries[0]
+	require.Equal(t, audit.Attached, e.Decision)
+	require.Equal(t, audit.Redelivery, e.RootCause)
+	require.Equal(t, []string{"q1", "b", s.w.ID, s.w.RunID}, []string{e.RequestID, e.By, e.Owner, e.OwnerRun})
 }
