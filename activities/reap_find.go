@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -143,7 +144,7 @@ func (r *Reaper) list(ctx context.Context, query string) ([]*workflowpb.Workflow
 
 // sift keeps of the candidates those that are closed, unconfirmed, and due.
 func (r *Reaper) sift(ctx context.Context, in FindInput, held, cut []*candidate, found *Found) error {
-	all := append(held, cut...)
+	all := slices.Concat(held, cut)
 	due := make([]bool, len(all))
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)

@@ -161,8 +161,7 @@ func (r *Reaper) eachEvent(ctx context.Context, id, runID string, do func(*histo
 	events := r.cfg.Client.GetWorkflowHistory(ctx, id, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for n := 0; events.HasNext() && n < maxStageEvents; n++ {
 		event, err := events.Next()
-		var gone *serviceerror.NotFound
-		if errors.As(err, &gone) {
+		if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
 			return nil
 		}
 		if err != nil {

@@ -169,7 +169,7 @@ func (r *reaping) failed() error {
 	for _, e := range r.res.Leaked[:min(len(r.res.Leaked), few)] {
 		names = append(names, fmt.Sprintf("%s %s of %s", e.Kind, e.Name, e.Node))
 	}
-	message := fmt.Sprintf("not released: %s", strings.Join(names, ", "))
+	message := "not released: " + strings.Join(names, ", ")
 	if extra := len(r.res.Leaked) - few; extra > 0 {
 		message += fmt.Sprintf(" and %d more", extra)
 	}

@@ -154,8 +154,7 @@ func reap(t *testing.T, env *testsuite.TestWorkflowEnvironment, in activities.Re
 	require.True(t, env.IsWorkflowCompleted())
 	var res activities.ReapResult
 	err := env.GetWorkflowError()
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) {
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		require.NoError(t, app.Details(&res))
 		return &res, err
 	}
