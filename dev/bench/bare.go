@@ -22,6 +22,8 @@ type bareInput struct {
 	Activity string
 	Count    int
 	Children int
+	// Duration is how long processes sleep.
+	Duration string
 }
 
 // bareSequence runs activities one after another.
@@ -90,6 +92,9 @@ func startBareWorker(c client.Client) (stop func(), err error) {
 	w.RegisterWorkflow(bareSequence)
 	w.RegisterWorkflow(bareParallel)
 	w.RegisterWorkflow(bareParent)
+	w.RegisterWorkflow(bareSleepers)
+	w.RegisterWorkflow(bareSleeping)
+	w.RegisterActivity(bareSleep)
 	w.RegisterActivity(bareNoop)
 	w.RegisterActivity(bareShell)
 	if err := w.Start(); err != nil {

@@ -34,22 +34,39 @@ type Figure struct {
 // measure takes both sides of s in turns: one round to warm up, which does not
 // count, then rounds more. The sides take turns in going first.
 func (s subject) measure(ctx context.Context, rounds int, progress io.Writer) (Figure, error) {
-	var ours, theirs, ratios []float64
+	taken, err := s.sample(ctx, rounds, progress)
+	if err != nil {
+		return Figure{}, err
+	}
+	return s.figure(s.name, taken, median), nil
+}
+
+// samples are what the rounds came to.
+type samples struct{ ours, theirs, ratios []float64 }
+
+// figure is what stands for all rounds.
+func (s subject) figure(name string, taken samples, of func([]float64) float64) Figure {
+	return Figure{
+		Name: name, Value: of(taken.ours), Unit: s.unit, Min: slices.Min(taken.ours), Max: slices.Max(taken.ours),
+		Peer: s.peer, PeerValue: of(taken.theirs), Ratio: median(taken.ratios),
+	}
+}
+
+// sample takes both sides of s in turns, as measure says.
+func (s subject) sample(ctx context.Context, rounds int, progress io.Writer) (taken samples, err error) {
 	for round := range rounds + 1 {
 		our, their, err := s.round(ctx, round%2 == 1)
 		if err != nil {
-			return Figure{}, fmt.Errorf("measuring %s: %w", s.name, err)
+			return samples{}, fmt.Errorf("measuring %s: %w", s.name, err)
 		}
 		// Nobody need read how it goes on.
 		_, _ = fmt.Fprintf(progress, "%s %d/%d: %.4g %s, peer %.4g\n", s.name, round, rounds, our, s.unit, their)
 		if round > 0 {
-			ours, theirs, ratios = append(ours, our), append(theirs, their), append(ratios, our/their)
+			taken.ours, taken.theirs = append(taken.ours, our), append(taken.theirs, their)
+			taken.ratios = append(taken.ratios, our/their)
 		}
 	}
-	return Figure{
-		Name: s.name, Value: median(ours), Unit: s.unit, Min: slices.Min(ours), Max: slices.Max(ours),
-		Peer: s.peer, PeerValue: median(theirs), Ratio: median(ratios),
-	}, nil
+	return taken, nil
 }
 
 func (s subject) round(ctx context.Context, peerFirst bool) (ours, theirs float64, err error) {
@@ -67,6 +84,13 @@ func (s subject) round(ctx context.Context, peerFirst bool) (ours, theirs float6
 		}
 	}
 	return ours, theirs, nil
+}
+
+// p99 of values, of which there is at least one: the smallest that no more than
+// one in a hundred exceeds.
+func p99(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[(99*len(sorted)+99)/100-1]
 }
 
 // median of values, of which there is at least one.

@@ -129,3 +129,27 @@ func TestResidentTree(t *testing.T) {
 	_, err = residentTree(1 << 30)
 	require.ErrorContains(t, err, "measuring memory")
 }
+
+func TestP99(t *testing.T) {
+	t.Parallel()
+	require.InDelta(t, 3.0, p99([]float64{3, 1, 2}), 0, "of few it is the largest")
+	many := make([]float64, 200)
+	for i := range many {
+		many[i] = float64(i + 1)
+	}
+	require.InDelta(t, 198.0, p99(many), 0)
+}
+
+// TestTails holds that a benchmark of tails gives a median and a p99 of the same
+// samples, three for each round.
+func TestTails(t *testing.T) {
+	t.Parallel()
+	n := 0.0
+	count := func(context.Context) (float64, error) { n++; return n, nil }
+	one := func(context.Context) (float64, error) { return 1, nil }
+	figures, err := bench{tails: true}.measure(t.Context(), subject{name: "it", ours: count, theirs: one}, 2, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, []string{"it_p50", "it_p99"}, []string{figures[0].Name, figures[1].Name})
+	require.InDelta(t, 4.5, figures[0].Value, 0, "2 to 7: the first is to warm up")
+	require.InDelta(t, 7.0, figures[1].Value, 0)
+}

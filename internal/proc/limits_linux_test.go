@@ -117,7 +117,9 @@ func TestControllers(t *testing.T) {
 	base := filepath.Join(root, "belay.1")
 	step := filepath.Join(base, "step")
 	require.NoError(t, os.MkdirAll(step, 0o700))
-	file := func(dir, name, text string) { require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)) }
+	file := func(dir, name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
 	read := func(dir, name string) string {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
