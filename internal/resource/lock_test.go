@@ -121,7 +121,7 @@ func TestLockWaiterLeavesAtOnce(t *testing.T) {
 		if !errors.Is(err, gone) {
 			return fmt.Errorf("want the cause of the cancel, got %w", err)
 		}
-		return locks.Release(t.Context(), second)
+		return locks.Release(t.Context(), second) //nolint:contextcheck // that of the waiter is over
 	})
 	require.Eventually(t, func() bool { return w2.last() != "" }, 5*time.Second, 5*time.Millisecond)
 	g.Go(func() error { _, err := locks.Acquire(t.Context(), third, w3.ask()); return err })
