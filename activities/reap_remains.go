@@ -81,6 +81,30 @@ func (r *Reaper) entries(ctx context.Context, in ReapInput, out *Remains) error 
 		}
 		out.Entries = append(out.Entries, *e)
 	}
+	return r.findHosts(ctx, out.Entries)
+}
+
+// findHosts gives entries the queues of their hosts as they are now: one that has
+// booted since is found under another.
+func (r *Reaper) findHosts(ctx context.Context, entries []resource.Entry) error {
+	queues := map[string]string{}
+	for i := range entries {
+		e := &entries[i]
+		if e.Host == "" || e.Queue == "" {
+			continue
+		}
+		queue, asked := queues[e.Host]
+		if !asked {
+			var err error
+			if queue, err = r.cfg.Ledger.QueueOf(ctx, e.Host); err != nil {
+				return err
+			}
+			queues[e.Host] = queue
+		}
+		if queue != "" {
+			e.Queue = queue
+		}
+	}
 	return nil
 }
 

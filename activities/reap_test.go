@@ -311,6 +311,15 @@ func TestRemains(t *testing.T) {
 	require.Len(t, remains("s").Entries, 1)
 	require.Equal(t, "acme", remains("s").Tenant)
 
+	// A host that has booted since is found under its queue of now.
+	require.NoError(t, r.ledger.Note(t.Context(), resource.Entry{
+		Owner: resource.Owner{RunKey: "a", WorkflowID: "a", RunID: "a", Node: "u/a"}, Kind: "port", Name: "web",
+		Scope: resource.ScopeStep, State: run.ResourceHeld, Since: time.Now(), Host: "h1", Queue: "belay-host/h1/old",
+	}))
+	require.Equal(t, "belay-host/h1/old", remains("u").Entries[0].Queue)
+	require.NoError(t, r.ledger.Announce(t.Context(), "h1", "belay-host/h1/new"))
+	require.Equal(t, "belay-host/h1/new", remains("u").Entries[0].Queue)
+
 	// Scripts that are large together do not come in one answer.
 	for _, name := range []string{"l1", "l2", "l3"} {
 		note("s/a", name, run.ResourceHeld, strings.Repeat("x", 200<<10))

@@ -59,6 +59,7 @@ func (w *Worker) tendJanitorUntil(ctx context.Context) {
 				said = true
 			}
 		}
+		w.announce(ctx)
 		w.countLeaked(ctx)
 		select {
 		case <-ctx.Done():
@@ -79,6 +80,14 @@ func (w *Worker) newNotifier(environ []string) *activities.Notifier {
 		Client: w.deps.temporal.Client, Namespace: w.deps.temporal.Namespace, Proc: w.deps.processes, Dir: dir,
 		Secrets: w.deps.secrets, Environment: environ, Logger: w.log,
 	})
+}
+
+// announce says under which queue this host is found since this boot, so that
+// what it has from an earlier one can be given back.
+func (w *Worker) announce(ctx context.Context) {
+	if err := w.deps.ledger.Announce(ctx, w.ID(), w.Queue()); err != nil {
+		w.log.Debug("could not announce this host; later", zap.Error(err))
+	}
 }
 
 // countLeaked counts what the ledger has as leaked. While Redis is away the last
