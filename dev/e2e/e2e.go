@@ -7,7 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"belay.run/dev/devserver"
 	"belay.run/dev/stack"
 	"belay.run/internal/config"
 	"belay.run/internal/container"
@@ -130,6 +134,23 @@ func (e *Env) stop(ctx context.Context) error {
 		errs = append(errs, e.redis.Close())
 	}
 	return errors.Join(append(errs, e.Stop(ctx))...)
+}
+
+// RestartTemporal ends Temporal and starts it again at the same address, on the
+// state that Data keeps. Nobody else may use the environment meanwhile.
+func (e *Env) RestartTemporal(t *testing.T) {
+	t.Helper()
+	host, text, err := net.SplitHostPort(e.Temporal.Address())
+	require.NoError(t, err)
+	port, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	namespace := e.Temporal.Namespace()
+	require.NoError(t, e.Temporal.Stop())
+	e.Temporal, err = devserver.Start(t.Context(), devserver.Options{
+		IP: host, Port: port, Namespace: namespace, Dir: filepath.Join(e.Dir, "temporal"),
+	})
+	require.NoError(t, err)
+	e.Runs = runs.New(e.Temporal.Client(), namespace, "")
 }
 
 // Shared is one environment for all tests of a package: it starts with the

@@ -1,0 +1,169 @@
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"belay.run/internal/run"
+)
+
+// unwind is how long what a fault has hit may take to be given back: heartbeats
+// that are missed, a host that is looked for, a janitor that comes now and then.
+const unwind = 3 * time.Minute
+
+// check waits until nothing of a run is left, says what was not in order, and
+// returns how the run ended.
+func (s *storm) check(t *testing.T, v *victim) run.Status {
+	t.Helper()
+	left := "not looked at"
+	for end := time.Now().Add(unwind); time.Now().Before(end); pause(t, 200*time.Millisecond) {
+		if left = s.left(t, v); left == "" {
+			break
+		}
+	}
+	if left != "" {
+		held := s.env.CLI(t, "resources", v.String())
+		require.Fail(t, "left behind", "%s: %s\n%s%s", v.Ref, left, held.Stdout, held.Stderr)
+	}
+	overlaps, err := os.ReadFile(filepath.Join(v.dir, "overlaps"))
+	require.ErrorIs(t, err, fs.ErrNotExist, "two attempts of one step lived at the same time: %s", overlaps)
+	doc := s.env.Follow(t, v.Ref).Document()
+	if v.cancelled {
+		require.NotEqual(t, run.Succeeded, doc.Status, "a run that was cancelled")
+	}
+	require.True(t, doc.Status.Terminal(), doc.Status)
+	return doc.Status
+}
+
+// left names what is left of a run, "" where nothing is.
+func (s *storm) left(t *testing.T, v *victim) string {
+	t.Helper()
+	if pids := marked(t, v.mark); len(pids) > 0 {
+		return fmt.Sprintf("processes %v", pids)
+	}
+	if held := names(t, filepath.Join(v.dir, "held")); len(held) > 0 {
+		return fmt.Sprintf("what a script acquired: %v", held)
+	}
+	scratch, err := os.ReadFile(filepath.Join(v.dir, "scratch"))
+	if err == nil {
+		for _, dir := range strings.Fields(string(scratch)) {
+			if _, err := os.Stat(dir); err == nil {
+				return "the temporary folder " + dir
+			}
+		}
+	}
+	for _, name := range names(t, filepath.Join(s.dir, "issued")) {
+		if strings.Contains(name, v.RunID) {
+			return "the credential of " + name
+		}
+	}
+	if open := s.open(t, v); open != "" {
+		return open
+	}
+	return s.inRedis(t, v)
+}
+
+// open names a workflow of the run that is not closed.
+func (s *storm) open(t *testing.T, v *victim) string {
+	t.Helper()
+	for _, ref := range []struct{ id, runID string }{{v.ID, v.RunID}, {run.ChildID(v.ID, v.RunID, "one"), ""}} {
+		d, err := s.env.Temporal.Client().DescribeWorkflowExecution(t.Context(), ref.id, ref.runID)
+		if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
+			continue
+		}
+		if err != nil {
+			return err.Error()
+		}
+		if d.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+			return "the open workflow " + ref.id
+		}
+	}
+	return ""
+}
+
+// inRedis names a lock that the run holds or waits for, and what the ledger does
+// not say is released.
+func (s *storm) inRedis(t *testing.T, v *victim) string {
+	t.Helper()
+	rdb := s.redis.Client(t)
+	for _, key := range rdb.Keys(t.Context(), "belay:lock:*").Val() {
+		switch {
+		case strings.HasSuffix(key, ":q"), strings.HasSuffix(key, ":w"):
+			continue
+		case strings.HasPrefix(rdb.HGet(t.Context(), key, "owner").Val(), v.RunID):
+			return "the lock " + key
+		}
+		for _, waiter := range rdb.ZRange(t.Context(), key+":q", 0, -1).Val() {
+			if strings.HasPrefix(waiter, v.RunID) {
+				return "a place in the queue of " + key
+			}
+		}
+	}
+	for field, entry := range rdb.HGetAll(t.Context(), "belay:ledger:{"+v.RunID+"}").Val() {
+		if strings.HasPrefix(entry, "{") && strings.Contains(entry, `"state"`) && !strings.Contains(entry, `"state":"released"`) {
+			return "in the ledger " + field + ": " + entry
+		}
+	}
+	return ""
+}
+
+// checkHosts waits until the hosts hold nothing, and nobody a place in a group.
+func (s *storm) checkHosts(t *testing.T) {
+	t.Helper()
+	for _, h := range s.hosts {
+		for _, dir := range []string{"bindings", "stages"} {
+			path := filepath.Join(h.dir, dir)
+			require.Eventually(t, func() bool { return len(names(t, path)) == 0 }, unwind, 200*time.Millisecond, "in %s is something left", path)
+		}
+	}
+	ports := filepath.Join(s.dir, "ports")
+	require.Eventually(t, func() bool { return len(portsHeld(t, ports)) == 0 }, unwind, 200*time.Millisecond, "in %s is something left", ports)
+	require.Eventually(t, func() bool { return s.groupIsEmpty(t) }, unwind, 200*time.Millisecond, "somebody has a place in the group")
+}
+
+// portsHeld are the files of ports in a directory that somebody holds.
+func portsHeld(t *testing.T, dir string) []string {
+	t.Helper()
+	var held []string
+	for _, name := range names(t, dir) {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil && len(text) > 0 {
+			held = append(held, name)
+		}
+	}
+	return held
+}
+
+// groupIsEmpty reports whether the workflow of the group has closed, as it does
+// when nobody is in it, or was never there.
+func (s *storm) groupIsEmpty(t *testing.T) bool {
+	t.Helper()
+	list, err := s.env.Temporal.Client().ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: s.env.Temporal.Namespace(), Query: "WorkflowType = 'Group' AND ExecutionStatus = 'Running'",
+	})
+	return err == nil && len(list.GetExecutions()) == 0
+}
+
+// names are what is in a directory.
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if !os.IsNotExist(err) {
+		require.NoError(t, err)
+	}
+	var all []string
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
