@@ -16,6 +16,10 @@ import (
 	"belay.run/internal/spec"
 )
 
+// ContainerMargin is what the end of a container may take beyond the grace period
+// of its step: it has to be removed, too.
+const ContainerMargin = container.Margin
+
 // order is the process of one command: the shell that runs the script, or the
 // client of a container in which the shell does.
 func (a *attempt) order(i int, script string, env []string) (proc.Job, error) {
@@ -172,13 +176,16 @@ func (a *attempt) containerEnd(end error) error {
 	return &retryableError{failed(run.TriggerDependencyUnavailable, "%s", report.Message)}
 }
 
-// inContainer is an environment without what is true on the host only.
+// inContainer is an environment without what is true on the host only, and with
+// what the supervisor of a process adds.
 func (a *attempt) inContainer(env []string) []string {
-	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+	inside := slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		_, own := a.in.Env[name]
 		return hostOnly(name) && !own
 	})
+	// Not BELAY_HOST: it would make a process of the host of what is none.
+	return append(inside, proc.EnvNode+"="+processNode(a.key.runKey, a.key.node))
 }
 
 // secretNames are the secrets that the attempt needs: those of the step, and the

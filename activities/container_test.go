@@ -70,7 +70,7 @@ func TestRunStepInAContainer(t *testing.T) {
 		h.steps.Environment = append(h.steps.Environment, "HTTPS_PROXY=http://proxy", "LANG=xx")
 		require.NoError(t, os.WriteFile(filepath.Join(h.dirs.Workspace, "given"), []byte("here\n"), 0o644))
 		res, err := h.run(t, h.input(`pwd; cat given; echo "$GREETING $FROM_IMAGE $PATH $HTTPS_PROXY [$LANG]"
-			echo out > made; touch "$TMPDIR/x" "$HOME/y" "$BELAY_CACHE/z"; echo "digest=abc" >> "$BELAY_OUTPUT"; echo err >&2`,
+			test "$BELAY_NODE" = k1/build/s; echo out > made; touch "$TMPDIR/x" "$HOME/y" "$BELAY_CACHE/z"; echo "digest=abc" >> "$BELAY_OUTPUT"; echo err >&2`,
 			in(), func(in *activities.StepInput) {
 				in.Env, in.Step.Outputs = map[string]string{"GREETING": "hi"}, []string{"digest"}
 			}))

@@ -2,19 +2,15 @@ package workflows
 
 import (
 	"fmt"
-	"time"
 
 	"go.temporal.io/sdk/workflow"
 
 	"belay.run/activities"
 	"belay.run/internal/expr"
+	"belay.run/internal/resource"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 )
-
-// containerMargin is what the end of a container may take beyond the grace period
-// of its step: it has to be removed, too.
-const containerMargin = 10 * time.Second
 
 // startServices starts the stage's services beside its workspace. The cause it
 // returns is nil where all are ready.
@@ -26,6 +22,11 @@ func (s *stage) startServices(ctx workflow.Context) *run.Cause {
 	services, err := s.evaluateServices()
 	if err != nil {
 		return &run.Cause{Trigger: run.TriggerInvalid, Source: s.doc.Node, Message: err.Error()}
+	}
+	for i := range services {
+		s.doc.Resources = append(s.doc.Resources, run.Resource{
+			Kind: resource.KindContainer, Name: services[i].Name, State: run.ResourceHeld,
+		})
 	}
 	s.wait(ctx, "services", s.host.Host)
 	defer func() { s.doc.WaitingFor = nil }()

@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"belay.run/activities"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 )
@@ -114,8 +115,8 @@ func stepOptions(queue string, s *spec.Step, attempts int, release time.Duration
 		RetryPolicy:            retryPolicy(s.Retry, attempts),
 	}
 	if s.Container != nil {
-		o.StartToCloseTimeout += containerMargin
-		o.HeartbeatTimeout += containerMargin
+		o.StartToCloseTimeout += activities.ContainerMargin
+		o.HeartbeatTimeout += activities.ContainerMargin
 	}
 	if s.Dedup != nil {
 		o.StartToCloseTimeout += waitTimeout + s.Dedup.ClaimTimeout // it may wait for its key, too

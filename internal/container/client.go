@@ -161,6 +161,11 @@ func (h *holder) start(stop context.Context, init bool) (string, *output, error)
 	}
 	out, err := attach(ctx, h.api, made.ID, h.stdout, h.stderr)
 	if err != nil {
+		// Podman prepares the container for that, and says here that it cannot
+		// be started, but not why.
+		if _, why := h.api.ContainerStart(ctx, made.ID, client.ContainerStartOptions{}); why != nil {
+			return "", nil, fmt.Errorf("starting the container: %w", why)
+		}
 		return "", nil, err
 	}
 	if _, err := h.api.ContainerStart(ctx, made.ID, client.ContainerStartOptions{}); err != nil {
@@ -207,8 +212,8 @@ func (h *holder) await(stop context.Context, id string) (int, error) {
 	wait := waitFor(ctx, h.api, id)
 	for {
 		select {
-		case end := <-wait.Result:
-			return int(end.StatusCode), nil
+		case <-wait.Result:
+			return h.exitCode(ctx, id)
 		case err := <-wait.Error:
 			if errdefs.IsNotFound(err) {
 				return exitKilled, nil // somebody else removed it
@@ -228,6 +233,23 @@ func (h *holder) await(stop context.Context, id string) (int, error) {
 			return 0, errStopped // removing it is all that is left to try
 		}
 	}
+}
+
+// exitCode is that of a container that has ended. The answer of the wait is not
+// enough: Podman's says 0 of one that somebody else has removed.
+func (h *holder) exitCode(ctx context.Context, id string) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, callBound)
+	defer cancel()
+	got, err := h.api.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
+	switch {
+	case errdefs.IsNotFound(err):
+		return exitKilled, nil
+	case err != nil:
+		return 0, fmt.Errorf("asking how the container ended: %w", err)
+	case got.Container.State == nil || got.Container.State.Status == container.StateRemoving:
+		return exitKilled, nil
+	}
+	return got.Container.State.ExitCode, nil
 }
 
 func waitFor(ctx context.Context, api *client.Client, id string) client.ContainerWaitResult {

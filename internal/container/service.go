@@ -2,15 +2,12 @@ package container
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/moby/moby/api/pkg/stdcopy"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
@@ -114,15 +111,14 @@ func (h *Host) startService(ctx context.Context, stage Owner, s Service, net str
 	}
 	stage.Node = stage.Stage + "/" + s.Name
 	ports, bindings := publish(s.Ports)
-	init := true
-	made, err := h.api.ContainerCreate(ctx, client.ContainerCreateOptions{
+	made, err := h.createService(ctx, client.ContainerCreateOptions{
 		Name: h.serviceName(stage, s.Name),
 		Config: &container.Config{
 			Image: s.Image.Name, Cmd: s.Command, Env: s.Env, Labels: h.labels(stage, kindService),
 			ExposedPorts: ports, Healthcheck: s.Health.config(),
 		},
 		HostConfig: &container.HostConfig{
-			NetworkMode: container.NetworkMode(net), PortBindings: bindings, Resources: s.Limits.resources(), Init: &init,
+			NetworkMode: container.NetworkMode(net), PortBindings: bindings, Resources: s.Limits.resources(),
 		},
 		NetworkingConfig: &network.NetworkingConfig{
 			EndpointsConfig: map[string]*network.EndpointSettings{net: {Aliases: []string{s.Name}}},
@@ -135,6 +131,19 @@ func (h *Host) startService(ctx context.Context, stage Owner, s Service, net str
 		return fmt.Errorf("starting the container: %w", err)
 	}
 	return nil
+}
+
+// createService creates the container of a service, with a first process that
+// passes signals on where the engine has one.
+func (h *Host) createService(ctx context.Context, o client.ContainerCreateOptions) (client.ContainerCreateResult, error) {
+	init := true
+	o.HostConfig.Init = &init
+	made, err := h.api.ContainerCreate(ctx, o)
+	if noInit(err) {
+		init = false
+		return h.api.ContainerCreate(ctx, o)
+	}
+	return made, err
 }
 
 // publish makes ports reachable for what runs on this machine itself, each at a
@@ -150,59 +159,6 @@ func publish(ports []int) (network.PortSet, network.PortMap) {
 		bindings[port] = []network.PortBinding{{HostIP: netip.AddrFrom4([4]byte{127, 0, 0, 1})}}
 	}
 	return set, bindings
-}
-
-// config is the check in the engine's words. One that is not ready yet is not
-// unhealthy: the engine begins with counting failures after the timeout.
-func (h Health) config() *container.HealthConfig {
-	if h.Command == "" {
-		return nil
-	}
-	return &container.HealthConfig{
-		Test: []string{"CMD-SHELL", h.Command}, Interval: h.Interval, Timeout: max(h.Interval, time.Second),
-		StartPeriod: h.Timeout, Retries: 1,
-	}
-}
-
-// ready waits until a service is ready and returns where it is reached.
-func (h *Host) ready(ctx context.Context, stage Owner, s Service) (Address, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.Health.Timeout,
-		fmt.Errorf("its timeout of %s is over", s.Health.Timeout))
-	defer cancel()
-	name := h.serviceName(stage, s.Name)
-	for {
-		got, err := h.api.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
-		if err != nil && ctx.Err() == nil {
-			return Address{}, fmt.Errorf("looking at the service %s: %w", s.Name, explained(err))
-		}
-		ok, why := health(got.Container.State)
-		switch {
-		case ok:
-			return h.address(s, got.Container)
-		case why != "":
-			return Address{}, h.notReady(ctx, name, s, why)
-		}
-		if err := pause(ctx, look); err != nil {
-			return Address{}, h.notReady(ctx, name, s, err.Error())
-		}
-	}
-}
-
-// health says whether a container is ready, or why it never will be.
-func health(st *container.State) (ready bool, why string) {
-	switch {
-	case st == nil:
-		return false, ""
-	case st.Status == container.StateExited || st.Status == container.StateDead:
-		return false, fmt.Sprintf("it ended with exit code %d", st.ExitCode)
-	case !st.Running:
-		return false, ""
-	case st.Health == nil || st.Health.Status == container.NoHealthcheck || st.Health.Status == "":
-		return true, ""
-	case st.Health.Status == container.Unhealthy:
-		return false, "its health check fails"
-	}
-	return st.Health.Status == container.Healthy, ""
 }
 
 func (h *Host) address(s Service, c container.InspectResponse) (Address, error) {
@@ -224,31 +180,4 @@ func (h *Host) address(s Service, c container.InspectResponse) (Address, error) 
 		a.Published = append(a.Published, found)
 	}
 	return a, nil
-}
-
-// notReady is the error of a service with the end of what it wrote, or that of
-// the context where the stage is to end.
-func (h *Host) notReady(ctx context.Context, name string, s Service, why string) error {
-	if errors.Is(context.Cause(ctx), context.Canceled) {
-		return context.Cause(ctx)
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerBound)
-	defer cancel()
-	return &NotReadyError{Name: s.Name, Why: why, Output: h.tail(ctx, name)}
-}
-
-// tail is the end of what a container has written, as far as it can be had.
-func (h *Host) tail(ctx context.Context, name string) string {
-	const lines, most = "10", 2000
-	stream, err := h.api.ContainerLogs(ctx, name, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Tail: lines})
-	if err != nil {
-		return ""
-	}
-	var b strings.Builder
-	_, err = stdcopy.StdCopy(&b, &b, io.LimitReader(stream, 1<<20))
-	if err = errors.Join(err, stream.Close()); err != nil {
-		h.opts.Log.Debug("could not read all that a service wrote")
-	}
-	text := strings.TrimSpace(b.String())
-	return strings.ToValidUTF8(text[max(0, len(text)-most):], "")
 }
