@@ -1,15 +1,19 @@
 package spec
 
-import "go.yaml.in/yaml/v3"
+import (
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
 
 // rollback checks the rollback steps of a stage, and that there are some
 // exactly where an on_failure of the stage or of its steps asks for them.
 func (c *checker) rollback(raw *rawStage, ctx stepContext) []Step {
-	asks := raw.onFailure.v.has(Rollback)
+	asks := raw.onFailure.v.rollsBack()
 	refused := false
 	for _, s := range raw.steps.v {
 		for _, st := range append([]val[rawStep]{s}, s.v.parallel.v...) {
-			if !st.v.onFailure.v.has(Rollback) {
+			if !st.v.onFailure.v.rollsBack() {
 				continue
 			}
 			asks = true
@@ -20,7 +24,7 @@ func (c *checker) rollback(raw *rawStage, ctx stepContext) []Step {
 		}
 	}
 	switch {
-	case raw.onFailure.v.has(Rollback) && !raw.rollback.given():
+	case raw.onFailure.v.rollsBack() && !raw.rollback.given():
 		c.noRollback(raw.onFailure.node, raw.name.v)
 	case raw.rollback.given() && !asks:
 		c.p.warnf(raw.rollback.node, "set on_failure: rollback on the stage, or on a step",
@@ -37,13 +41,14 @@ func (c *checker) noRollback(at *yaml.Node, stage string) {
 // rolled back.
 func (c *checker) noRollbackIn(list []val[rawStep], where string) {
 	for _, s := range list {
-		if s.v.onFailure.v.has(Rollback) {
+		if s.v.onFailure.v.rollsBack() {
 			c.p.errorf(s.v.onFailure.node, "use abort, continue or ignore", "on_failure: rollback is not possible in %s", where)
 		}
 		c.noRollbackIn(s.v.parallel.v, where)
 	}
 }
 
-func (o OnFailure) has(a Action) bool {
-	return o.Timeout == a || o.Error == a || o.Lost == a || o.Default == a
+// rollsBack reports whether any failure is to be rolled back.
+func (o OnFailure) rollsBack() bool {
+	return slices.Contains([]Action{o.Timeout, o.Error, o.Lost, o.Default}, Rollback)
 }
