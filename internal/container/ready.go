@@ -65,16 +65,18 @@ func (h *Host) probe(ctx context.Context, id, command string) bool {
 		return false
 	}
 	defer context.AfterFunc(ctx, out.Close)()
-	_, err = io.Copy(io.Discard, out.Reader)
+	// A stream that breaks ends as a whole one: the check says how it went.
+	_, _ = io.Copy(io.Discard, out.Reader)
 	out.Close()
-	for err == nil {
+	for {
 		got, err := h.api.ExecInspect(ctx, made.ID, client.ExecInspectOptions{})
 		if err != nil || !got.Running {
 			return err == nil && got.ExitCode == 0
 		}
-		err = pause(ctx, look)
+		if pause(ctx, look) != nil {
+			return false
+		}
 	}
-	return false
 }
 
 // health says whether a container is ready, or why it never will be.
