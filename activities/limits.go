@@ -130,7 +130,7 @@ func (a *attempt) lookAtDisk(ctx context.Context) error {
 	used, err := a.steps.Host.Size(ctx, a.dirs.Root, limit)
 	switch {
 	case ctx.Err() != nil:
-		return nil // stopped meanwhile, or over: what was measured does not count
+		return nil //nolint:nilerr // stopped meanwhile, or over: what was measured does not count
 	case err != nil:
 		return err
 	case used > limit:
