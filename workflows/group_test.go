@@ -422,6 +422,18 @@ func TestGroupTakesBack(t *testing.T) {
 	})
 }
 
+// TestGroupTakesBackFromWhomNobodyWaitsFor: a group ends also where its last holder
+// is gone and nobody asks for the slot.
+func TestGroupTakesBackFromWhomNobodyWaitsFor(t *testing.T) {
+	t.Parallel()
+	c := newClub(t)
+	c.at(time.Second, queue("a", 1))
+	c.end(2*time.Second, "a")
+	s := c.run(t)
+	require.Len(t, s.TakenBack, 1)
+	require.Empty(t, s.Holders)
+}
+
 func TestGroupContinuesAsNew(t *testing.T) {
 	t.Parallel()
 	c := newClub(t)

@@ -11,19 +11,35 @@ import (
 )
 
 const (
-	// groupLookEvery is how often members are looked for while somebody waits.
-	groupLookEvery = 10 * time.Second
+	// groupLookEvery is how often members are looked for while somebody waits,
+	// groupLookSeldom while nobody does.
+	groupLookEvery  = 10 * time.Second
+	groupLookSeldom = time.Minute
 	// maxLooked bounds those who wait of whom one look asks; the next goes on
 	// behind them. Holders are all asked about.
 	maxLooked = 100
 )
 
-// watch looks for members now and then while somebody waits: a slot comes back
-// from an owner that was ended without being able to give it back.
+// watch looks for members now and then, more often while somebody waits: a slot
+// comes back from an owner that was ended without being able to give it back.
 func (g *group) watch(ctx workflow.Context) {
+	seldom := workflow.GetVersion(ctx, "look-while-nobody-waits", workflow.DefaultVersion, 1) == 1
 	for {
-		if workflow.Await(ctx, func() bool { return len(g.state.Queue) > 0 && !g.leaving }) != nil {
+		needed := func() bool { return len(g.state.Queue) > 0 || seldom && len(g.state.Holders) > 0 }
+		if workflow.Await(ctx, func() bool { return needed() && !g.leaving }) != nil {
 			return
+		}
+		if len(g.state.Queue) == 0 {
+			waited, err := workflow.AwaitWithTimeout(ctx, groupLookSeldom, func() bool {
+				return len(g.state.Queue) > 0 || len(g.state.Holders) == 0 || g.leaving
+			})
+			if err != nil {
+				return
+			}
+			if !waited {
+				g.look(ctx)
+			}
+			continue
 		}
 		if wait := g.lookAt.Sub(workflow.Now(ctx)); wait > 0 {
 			at := g.lookAt
