@@ -64,9 +64,11 @@ type storm struct {
 
 // stormHost is a worker behind a link that can be cut.
 type stormHost struct {
-	dir    string
-	link   *chaos.Proxy
-	cut    bool
+	dir  string
+	link *chaos.Proxy
+	cut  bool
+	// frozen says that the worker was stopped, and not killed since.
+	frozen bool
 	worker *e2e.Worker
 }
 
@@ -208,7 +210,7 @@ func (s *storm) start(t *testing.T, seed uint64, n int, rng *rand.Rand) *victim 
 func (s *storm) fault(t *testing.T, rng *rand.Rand, victims []*victim) string {
 	t.Helper()
 	v, h := victims[rng.IntN(len(victims))], s.hosts[rng.IntN(len(s.hosts))]
-	switch n := rng.IntN(12); n {
+	switch n := rng.IntN(13); n {
 	case 0, 1:
 		v.cancelled = s.env.CLI(t, "cancel", v.String(), "--reason", "storm").Code == 0 || v.cancelled
 		return "cancel of " + v.mark
@@ -225,6 +227,7 @@ func (s *storm) fault(t *testing.T, rng *rand.Rand, victims []*victim) string {
 		return "terminate of " + v.mark + " and its stage"
 	case 6, 7:
 		h.worker.Kill()
+		h.frozen = false
 		s.mend(t) // a worker waits for Temporal before it is ready
 		s.startWorker(t, h)
 		return "kill -9 of a worker"
@@ -237,6 +240,10 @@ func (s *storm) fault(t *testing.T, rng *rand.Rand, victims []*victim) string {
 	case 10:
 		s.env.RestartTemporal(t)
 		return "restart of Temporal"
+	case 11:
+		h.frozen = true
+		h.worker.Signal(syscall.SIGSTOP)
+		return "SIGSTOP of a worker"
 	default:
 		if h.cut {
 			return "nothing"
@@ -247,10 +254,18 @@ func (s *storm) fault(t *testing.T, rng *rand.Rand, victims []*victim) string {
 	}
 }
 
-// mend makes everything work again.
+// stormLease is longer than any lease, and than Temporal waits for a heartbeat.
+const stormLease = 35 * time.Second
+
+// mend makes everything work again, what was stopped after its leases are over.
 func (s *storm) mend(t *testing.T) {
 	t.Helper()
 	for _, h := range s.hosts {
+		if h.frozen {
+			pause(t, stormLease)
+			h.worker.Signal(syscall.SIGCONT)
+			h.frozen = false
+		}
 		if h.cut {
 			require.NoError(t, h.link.Heal(t.Context()))
 			h.cut = false
