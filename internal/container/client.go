@@ -118,7 +118,7 @@ func (h *holder) life(stop context.Context) (int, error) {
 		return 0, err
 	}
 	out.finish()
-	return code, h.overLimit(context.WithoutCancel(stop), id, code)
+	return code, h.overLimit(stop, id, code)
 }
 
 // chooseUser is who the step is in its container: by default whoever this
@@ -176,7 +176,8 @@ func (h *holder) start(stop context.Context, init bool) (string, *output, error)
 }
 
 // overLimit is the error of a container that ended because it had too little
-// memory. The engine may learn of that after the end.
+// memory. The engine may learn of that after the end. Of one that was to end
+// nobody asks.
 func (h *holder) overLimit(ctx context.Context, id string, code int) error {
 	if code != exitKilled || h.job.Limits.Memory == 0 {
 		return nil
@@ -258,7 +259,7 @@ func waitFor(ctx context.Context, api *client.Client, id string) client.Containe
 
 // oomBound is how long one waits to hear that a container which was killed was
 // so for its memory.
-const oomBound = time.Second
+const oomBound = 5 * time.Second
 
 // exitKilled is the exit code of what SIGKILL ended.
 const exitKilled = 128 + int(syscall.SIGKILL)

@@ -21,19 +21,21 @@ const (
 )
 
 // patience bears an engine that is away for a while.
-type patience struct{ since time.Time }
+type patience struct{ since, tried time.Time }
 
 // wait waits a moment before the next try, or returns the error where the
-// engine has been away for too long. An engine that has answered in between
-// starts the time anew.
+// engine has been away for too long. A try that took longer than an engine may
+// take to answer was answered: the time starts anew.
 func (p *patience) wait(err error) error {
-	switch {
-	case p.since.IsZero() || time.Since(p.since) > 2*awayBound:
-		p.since = time.Now()
-	case time.Since(p.since) > awayBound:
+	now := time.Now()
+	if now.Sub(p.tried) > answerBound {
+		p.since = now
+	}
+	if now.Sub(p.since) > awayBound {
 		return fmt.Errorf("%w for %s: %w", ErrUnavailable, awayBound, err)
 	}
 	time.Sleep(awayLook)
+	p.tried = time.Now()
 	return nil
 }
 

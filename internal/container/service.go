@@ -105,13 +105,41 @@ func (h *Host) serviceName(stage Owner, name string) string {
 	return h.name(stage.RunKey, stage.Stage+"/"+name)
 }
 
+// startService starts the container of a service, with a first process that passes
+// signals on where the engine has one: Docker says only at the start that it has
+// none.
 func (h *Host) startService(ctx context.Context, stage Owner, s Service, net string) error {
 	if err := fetch(ctx, h.api, s.Image, s.Login, io.Discard); err != nil {
 		return err
 	}
+	o := h.serviceOptions(stage, s, net)
+	err := h.launch(ctx, o, true)
+	if !noInit(err) {
+		return err
+	}
+	if err := remove(ctx, h.api, o.Name); err != nil {
+		return err
+	}
+	return h.launch(ctx, o, false)
+}
+
+func (h *Host) launch(ctx context.Context, o client.ContainerCreateOptions, init bool) error {
+	o.HostConfig.Init = &init
+	made, err := h.api.ContainerCreate(ctx, o)
+	if err != nil {
+		return fmt.Errorf("creating the container: %w", err)
+	}
+	if _, err := h.api.ContainerStart(ctx, made.ID, client.ContainerStartOptions{}); err != nil {
+		return fmt.Errorf("starting the container: %w", err)
+	}
+	return nil
+}
+
+// serviceOptions is the service in the engine's words.
+func (h *Host) serviceOptions(stage Owner, s Service, net string) client.ContainerCreateOptions {
 	stage.Node = stage.Stage + "/" + s.Name
 	ports, bindings := publish(s.Ports)
-	made, err := h.createService(ctx, client.ContainerCreateOptions{
+	return client.ContainerCreateOptions{
 		Name: h.serviceName(stage, s.Name),
 		Config: &container.Config{
 			Image: s.Image.Name, Cmd: s.Command, Env: s.Env, Labels: h.labels(stage, kindService),
@@ -123,27 +151,7 @@ func (h *Host) startService(ctx context.Context, stage Owner, s Service, net str
 		NetworkingConfig: &network.NetworkingConfig{
 			EndpointsConfig: map[string]*network.EndpointSettings{net: {Aliases: []string{s.Name}}},
 		},
-	})
-	if err != nil {
-		return fmt.Errorf("creating the container: %w", err)
 	}
-	if _, err := h.api.ContainerStart(ctx, made.ID, client.ContainerStartOptions{}); err != nil {
-		return fmt.Errorf("starting the container: %w", err)
-	}
-	return nil
-}
-
-// createService creates the container of a service, with a first process that
-// passes signals on where the engine has one.
-func (h *Host) createService(ctx context.Context, o client.ContainerCreateOptions) (client.ContainerCreateResult, error) {
-	init := true
-	o.HostConfig.Init = &init
-	made, err := h.api.ContainerCreate(ctx, o)
-	if noInit(err) {
-		init = false
-		return h.api.ContainerCreate(ctx, o)
-	}
-	return made, err
 }
 
 // publish makes ports reachable for what runs on this machine itself, each at a

@@ -6,10 +6,17 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/moby/moby/client"
 	"github.com/stretchr/testify/require"
 
 	"belay.run/internal/container"
@@ -94,6 +101,17 @@ func TestServices(t *testing.T) {
 		require.ErrorAs(t, err, &notReady)
 	})
 
+	t.Run("StartAlsoWhereTheEngineHasNoInit", func(t *testing.T) {
+		t.Parallel()
+		k := setup(t)
+		h, err := container.New(container.Options{Address: withoutInit(t, k), HostID: k.hostID})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, h.Close()) }()
+		_, err = h.StartServices(t.Context(), k.owner("build"), []container.Service{service("db", greeter, listens)})
+		require.NoError(t, err)
+		require.Len(t, k.left(t), 2, "a service and a network")
+	})
+
 	t.Run("WithoutAnEngineAreUnavailable", func(t *testing.T) {
 		t.Parallel()
 		h, err := container.New(container.Options{Address: "unix:///no/such.sock", HostID: "h"})
@@ -102,6 +120,37 @@ func TestServices(t *testing.T) {
 		_, err = h.StartServices(t.Context(), container.Owner{RunKey: "k", Stage: "build"}, nil)
 		require.ErrorIs(t, err, container.ErrUnavailable)
 	})
+}
+
+// withoutInit is an engine that has no init program, and says so as Docker does:
+// not before a container that wants one is started.
+func withoutInit(t *testing.T, k *kit) (address string) {
+	t.Helper()
+	real := strings.TrimPrefix(k.engine.Address, "unix://")
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: "engine"}) },
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, "unix", real)
+			},
+		},
+	}
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	require.NoError(t, err)
+	server := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if id, start := strings.CutSuffix(r.URL.Path, "/start"); start {
+			got, err := k.engine.ContainerInspect(r.Context(), path.Base(id), client.ContainerInspectOptions{})
+			if err == nil && got.Container.HostConfig.Init != nil && *got.Container.HostConfig.Init {
+				http.Error(w, `{"message": "exec: \"docker-init\": executable file not found in $PATH"}`, http.StatusInternalServerError)
+				return
+			}
+		}
+		proxy.ServeHTTP(w, r)
+	})}}
+	server.Start()
+	t.Cleanup(server.Close)
+	return "unix://" + l.Addr().String()
 }
 
 func TestSweep(t *testing.T) {
