@@ -122,17 +122,20 @@ func onlyThere(entries []resource.Entry) bool {
 func (s *stage) giveBack(ctx workflow.Context, st *spec.Step, doc *run.Step, out *outcome) {
 	res := &out.result
 	doc.Resources = append(doc.Resources, res.Resources...)
+	own := s.holds[st.Name]
+	delete(s.holds, st.Name)
+	defer s.leaveSlots(ctx, doc, own.slots)
+	if !own.asked {
+		return
+	}
 	reported := out.status.OK() || !res.EndedAt.IsZero()
-	if !reported && out.status != run.Cancelled && st.Uses == "" && s.host != nil && s.needsHost() {
+	if !reported && out.status != run.Cancelled {
 		doc.Resources = append(doc.Resources,
 			run.Resource{Kind: resource.KindProcess, Name: st.Name, State: run.ResourceHeld},
 			run.Resource{Kind: resource.KindTempDir, Name: "tmp", State: run.ResourceHeld})
 	}
-	own := s.holds[st.Name]
-	delete(s.holds, st.Name)
-	defer s.leaveSlots(ctx, doc, own.slots)
 	st = own.of(st)
-	if !holdsInAttempt(st) || s.host == nil || (reported && len(res.Unreleased) == 0) {
+	if !holdsInAttempt(st) || (reported && len(res.Unreleased) == 0) {
 		return
 	}
 	in := activities.ReleaseInput{
@@ -155,6 +158,8 @@ func (s *stage) giveBack(ctx workflow.Context, st *spec.Step, doc *run.Step, out
 type holds struct {
 	resources []spec.Resource
 	slots     []*slot
+	// asked: the host was asked for an attempt, which may hold something.
+	asked bool
 }
 
 // of is the step with the names of its resources evaluated.
@@ -166,7 +171,7 @@ func (h holds) of(st *spec.Step) *spec.Step {
 
 // holdsInAttempt reports whether attempts of a step acquire something.
 func holdsInAttempt(st *spec.Step) bool {
-	return st.Holds(resource.KindLock, resource.KindPort, resource.KindTempDir, resource.KindCustom, resource.KindCredential)
+	return st.Container != nil || st.Holds(resource.KindLock, resource.KindPort, resource.KindTempDir, resource.KindCustom, resource.KindCredential)
 }
 
 // mayHold is what an attempt may have acquired of which nobody knows: its host is

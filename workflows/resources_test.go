@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 
 	"belay.run/activities"
 	"belay.run/internal/resource"
@@ -199,6 +201,59 @@ func TestStageReleasesForALostAttempt(t *testing.T) {
 	require.Equal(t, "r", in.Declared[0].Release.Script)
 	require.Equal(t, 1, in.Declared[0].Attempt)
 	require.Equal(t, run.ResourceLeaked, doc.Stages[0].Resources[0].State, "its workspace is the host's")
+}
+
+// What a lost attempt held bears the name of its node, as what the next one holds
+// does: the stage begins again when it is given back.
+func TestStageBeginsAgainWhenWhatItsLostAttemptHeldIsGivenBack(t *testing.T) {
+	t.Parallel()
+	b, r := setupReleaser(t, []spec.Step{step("a", holds(aLock()))}, become(run.ResourceReleasing, heldLock()),
+		become(run.ResourceReleasing, heldLock()), become(run.ResourceReleased, heldLock()))
+	b.world.plan.Stages[0].OnWorkerLost = spec.LostRerun
+	b.OnActivity("RunStep", anything, anything).Return(nil, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_HEARTBEAT, nil)).Once()
+	b.OnActivity("RunStep", anything, anything).Return(b.world.RunStep)
+	b.OnActivity("ReleaseResources", anything, anything).Return(
+		func(ctx context.Context, in activities.ReleaseInput) (*activities.ReleaseResult, error) {
+			b.world.note("give back")
+			return r.ReleaseResources(ctx, in)
+		})
+	require.Equal(t, run.Succeeded, stageDoc(t, b).Status)
+	require.Equal(t, []string{"bind s", "alive?", "give back", "give back", "give back", "bind s", "run s/a", "release s"}, b.world.all())
+}
+
+// The container of a step is an attempt's like what it declares: it is written down
+// under the run, and given back by the stage where the attempt could not.
+func TestContainersOfStepsAreGivenBack(t *testing.T) {
+	t.Parallel()
+	container := resource.Entry{
+		Owner: resource.Owner{RunKey: "k", Node: "s/a", Attempt: 1}, Kind: resource.KindContainer, Name: "belay-a",
+		Scope: resource.ScopeStep, State: run.ResourceReleasing, Attempts: 1, Error: "the engine is away",
+	}
+	b, r := setupReleaser(t, []spec.Step{step("a", func(s *spec.Step) {
+		s.Container = &spec.Container{Image: spec.Image{Name: "tool"}}
+	})}, become(run.ResourceReleased, container))
+	var in activities.StepInput
+	b.world.steps["a"] = func(ctx context.Context, got activities.StepInput) (*activities.StepResult, error) {
+		in = got
+		return leavesHeld(container)(ctx, got)
+	}
+	doc := stageDoc(t, b)
+	require.Equal(t, "k", in.Holder.RunKey)
+	require.Equal(t, "t/p/n/r/1", in.Holder.WorkflowID)
+	require.Equal(t, 2*time.Minute, in.Release)
+	require.Len(t, r.asked, 1)
+	require.Equal(t, run.ResourceReleased, doc.Steps[0].Resources[0].State)
+}
+
+// A step that no host was asked to run has left nothing there.
+func TestStepsThatNeverRanHoldNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t, plan(stage("s", []spec.Step{
+		step("first", failing(on(spec.Ignore))), step("bad", failing(on(spec.Ignore)), func(s *spec.Step) { s.WorkingDir = "${{ env.NONE }}/.." }),
+	})))
+	doc := stageDoc(t, b)
+	require.Equal(t, run.Failed, doc.Steps[1].Status)
+	require.Empty(t, doc.Steps[1].Resources)
 }
 
 func TestStepsWithoutResourcesAskNobody(t *testing.T) {

@@ -156,10 +156,24 @@ func (s *stage) body(ctx workflow.Context) {
 func (s *stage) attempts(ctx workflow.Context) {
 	for rerun := 0; ; rerun++ {
 		s.attempt(ctx)
-		if !s.again || rerun == maxReruns || s.halt.on() {
+		if !s.again {
+			return
+		}
+		// What lost attempts held is released by the names of their nodes, which
+		// those of the next attempts bear too.
+		if rerun == maxReruns || s.halt.on() || workflow.Await(ctx, func() bool { return s.releasing == 0 }) != nil {
+			s.giveUp(ctx)
 			return
 		}
 		s.startOver(rerun)
+	}
+}
+
+// giveUp has the stage not begin again, although its file says so: it was begun
+// often enough, or stopped meanwhile. What follows the steps runs all the same.
+func (s *stage) giveUp(ctx workflow.Context) {
+	if workflow.GetVersion(ctx, "follow-when-not-begun-again", workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+		s.again = false
 	}
 }
 

@@ -87,6 +87,8 @@ func (s *stage) execute(ctx workflow.Context, st *spec.Step, doc *run.Step) outc
 		opts.StartToCloseTimeout += acquireBound(st)
 		return opts, in
 	}
+	own.asked = true
+	s.holds[st.Name] = own
 	opts, _ := again(0)
 	err = s.onHost(ctx, opts, again, steps.RunStep, in, &res)
 	return readOutcome(doc.Node, &res, err)
@@ -182,7 +184,7 @@ func (s *stage) stepInput(st *spec.Step, doc *run.Step) (activities.StepInput, e
 	if in.Step.Resources, err = s.evaluateResources(st, scope); err != nil {
 		return in, err
 	}
-	if len(in.Step.Resources) > 0 {
+	if holdsInAttempt(&in.Step) {
 		in.Holder, in.Label, in.Release = s.holder(), s.label, s.in.ReleaseTimeout
 	}
 	if in.Step.WorkingDir, err = expr.String(st.WorkingDir, scope); err != nil {
