@@ -13,6 +13,7 @@ import (
 	"belay.run/internal/dedup"
 	"belay.run/internal/durations"
 	"belay.run/internal/liveness"
+	"belay.run/internal/pause"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 	"belay.run/internal/store"
@@ -93,7 +94,7 @@ func (c *Claims) patiently(ctx context.Context, in *Claiming, f func() error) er
 		if !errors.Is(err, dedup.ErrUnavailable) || time.Now().Add(wait).After(deadline) {
 			return err
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -111,18 +112,6 @@ func (in *Claiming) patience() time.Duration {
 func (in *Claiming) unavailable(err error) run.Cause {
 	return run.Cause{Trigger: run.TriggerDependencyUnavailable, Source: in.Owner.Node, Message: fmt.Sprintf(
 		"key %q could not be claimed within %s: %v", in.Key.Name, in.patience(), err)}
-}
-
-// pause waits, unless ctx ends before.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // decide claims, and takes over from an owner that is dead: whether it is, only

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"belay.run/internal/dedup"
+	"belay.run/internal/pause"
 	"belay.run/internal/run"
 )
 
@@ -157,7 +158,7 @@ func (c *Claims) awaitOwners(ctx context.Context, in *Claiming) error {
 		if others == 0 {
 			return nil
 		}
-		if err := pause(ctx, look); err != nil {
+		if err := pause.For(ctx, look); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"belay.run/internal/audit"
 	"belay.run/internal/dedup"
+	"belay.run/internal/pause"
 	"belay.run/internal/spec"
 )
 
@@ -171,7 +172,7 @@ func (c *Claims) AwaitRun(ctx context.Context, owner dedup.Owner) (*RunEnd, erro
 		case !answer.Alive && reached(err):
 			return c.endOf(ctx, owner)
 		}
-		if err := pause(ctx, look); err != nil {
+		if err := pause.For(ctx, look); err != nil {
 			return nil, ctx.Err()
 		}
 		if runID, err = c.newest(ctx, owner); err != nil {

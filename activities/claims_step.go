@@ -10,6 +10,7 @@ import (
 
 	"belay.run/internal/audit"
 	"belay.run/internal/dedup"
+	"belay.run/internal/pause"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 )
@@ -71,7 +72,7 @@ func (c *Claims) claimStep(ctx context.Context, in *Claiming, waiting func(holde
 // it was, or some time is over.
 func (c *Claims) watch(ctx context.Context, holds *dedup.Record) error {
 	for until := time.Now().Add(claimAgain); time.Now().Before(until); {
-		if err := pause(ctx, claimLook); err != nil {
+		if err := pause.For(ctx, claimLook); err != nil {
 			return err
 		}
 		now, err := c.Claims.Lookup(ctx, holds.Key)

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"belay.run/internal/dedup"
+	"belay.run/internal/pause"
 	"belay.run/internal/run"
 )
 
@@ -34,7 +35,7 @@ func (c *Claims) Supersede(ctx context.Context, in SupersedeInput) (*Superseded,
 		case free || res.By != nil:
 			return &res, nil
 		}
-		if pause(ctx, look) != nil {
+		if pause.For(ctx, look) != nil {
 			return nil, ctx.Err()
 		}
 	}

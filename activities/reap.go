@@ -16,6 +16,7 @@ import (
 
 	"belay.run/internal/dedup"
 	"belay.run/internal/liveness"
+	"belay.run/internal/pause"
 	"belay.run/internal/resource"
 	"belay.run/internal/run"
 	"belay.run/internal/telemetry"
@@ -86,7 +87,7 @@ func (r *Reaper) AwaitClosed(ctx context.Context, in ReapInput) (*Closed, error)
 		case time.Since(quiet) >= settled:
 			return &Closed{Status: tree.Status()}, nil
 		}
-		if err := pause(ctx, lookAgain); err != nil {
+		if err := pause.For(ctx, lookAgain); err != nil {
 			return nil, err
 		}
 	}

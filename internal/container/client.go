@@ -13,6 +13,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
+
+	"belay.run/internal/pause"
 )
 
 // Exit codes of a client whose container did not end by itself: as of a shell
@@ -189,7 +191,7 @@ func (h *holder) overLimit(ctx context.Context, id string, code int) error {
 		if err == nil && got.Container.State != nil && got.Container.State.OOMKilled {
 			return &memoryError{h.job.Limits.Memory}
 		}
-		if pause(ctx, look) != nil {
+		if pause.For(ctx, look) != nil {
 			return nil // the exit code has to say it
 		}
 	}

@@ -1,7 +1,6 @@
 package container
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -70,18 +69,6 @@ func explained(err error) error {
 		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return &Error{faultOf(err), err}
-}
-
-// pause waits, or returns why ctx ended first.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // gone reports whether an error says that a container has ended or that there

@@ -9,13 +9,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
 	"github.com/distribution/reference"
 	"github.com/moby/moby/api/pkg/authconfig"
 	"github.com/moby/moby/api/types/registry"
+
+	"belay.run/internal/command"
 )
 
 const (
@@ -23,6 +24,7 @@ const (
 	hubKey      = "https://index.docker.io/v1/"
 	hubDomain   = "docker.io"
 	helperBound = 10 * time.Second
+	maxLogin    = 64 << 10
 )
 
 // Login is how to log in to the registry of an image with a user name and a
@@ -114,11 +116,9 @@ func (f configFile) login(ctx context.Context, domain string) (registry.AuthConf
 // askHelper asks one of docker's credential helpers. That it knows no login is
 // no error: the image may be public.
 func askHelper(ctx context.Context, name, server string) (registry.AuthConfig, error) {
-	ctx, cancel := context.WithTimeout(ctx, helperBound)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "docker-credential-"+name, "get")
-	cmd.Stdin = strings.NewReader(server)
-	out, err := cmd.Output()
+	out, err := command.Call{
+		Argv: []string{"docker-credential-" + name, "get"}, Input: server, Most: maxLogin, Within: helperBound,
+	}.Output(ctx)
 	if err != nil {
 		if bytes.Contains(out, []byte("credentials not found")) {
 			return registry.AuthConfig{}, nil

@@ -10,6 +10,8 @@ import (
 	"github.com/moby/moby/api/pkg/stdcopy"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
+
+	"belay.run/internal/pause"
 )
 
 // config leaves the check of the image to the engine, unless the file has one of
@@ -43,7 +45,7 @@ func (h *Host) ready(ctx context.Context, stage Owner, s Service) (Address, erro
 		if ok {
 			return h.address(s, got.Container)
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return Address{}, h.notReady(ctx, name, s, err.Error())
 		}
 	}
@@ -73,7 +75,7 @@ func (h *Host) probe(ctx context.Context, id, command string) bool {
 		if err != nil || !got.Running {
 			return err == nil && got.ExitCode == 0
 		}
-		if pause(ctx, look) != nil {
+		if pause.For(ctx, look) != nil {
 			return false
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
 
+	"belay.run/internal/pause"
 	"belay.run/internal/run"
 )
 
@@ -35,7 +36,7 @@ func awaitRemoval(ctx context.Context, api *client.Client, name string) error {
 		if err != nil {
 			return fmt.Errorf("waiting for the removal of the container %s: %w", name, err)
 		}
-		if err := pause(ctx, look); err != nil {
+		if err := pause.For(ctx, look); err != nil {
 			return fmt.Errorf("waiting for the removal of the container %s: %w", name, err)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"belay.run/internal/dedup"
+	"belay.run/internal/pause"
 	"belay.run/internal/run"
 )
 
@@ -74,7 +75,7 @@ func (a *Asker) Ask(ctx context.Context, owner dedup.Owner) Answer {
 	if err == nil && !answer.Alive && !answer.byItself() {
 		// A stage that had just been started may not be known to Temporal's
 		// visibility yet, which is a moment behind.
-		if err = pause(ctx, again); err == nil {
+		if err = pause.For(ctx, again); err == nil {
 			answer, err = a.ask(ctx, owner)
 		}
 	}
@@ -86,17 +87,6 @@ func (a *Asker) Ask(ctx context.Context, owner dedup.Owner) Answer {
 
 // byItself: the run ended by its own code, which waits for its stages.
 func (a Answer) byItself() bool { return a.Status == run.Succeeded || a.Status == run.Failed }
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
 
 func (a *Asker) ask(ctx context.Context, owner dedup.Owner) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -5,23 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"belay.run/internal/command"
 	"belay.run/internal/secret"
 )
 
 const (
-	// issueWithin bounds a call of a provider, providerWait what it may take to
-	// close its output after it was killed.
-	issueWithin  = 10 * time.Second
-	providerWait = time.Second
+	// issueWithin bounds a call of a provider.
+	issueWithin = 10 * time.Second
 	// alreadyGone is the exit code by which revoke says that there is nothing
 	// to revoke any more.
 	alreadyGone = 3
@@ -98,36 +94,15 @@ func (c *Credentials) Release(ctx context.Context, e *Entry) error {
 
 // call runs a provider. Its standard error is not shown, as it may hold secrets.
 func (c *Credentials) call(ctx context.Context, e *Entry, args ...string) ([]byte, error) {
-	command := c.Providers[e.Provider]
-	if len(command) == 0 {
+	provider := c.Providers[e.Provider]
+	if len(provider) == 0 {
 		return nil, fmt.Errorf("the provider of credentials %q %w: no credentials setting of this worker names it", e.Provider, ErrUnavailable)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, issueWithin, fmt.Errorf("no answer within %s", issueWithin))
-	defer cancel()
-	cmd := exec.CommandContext(ctx, command[0], slices.Concat(command[1:], args)...)
-	out := &limited{}
-	cmd.Stdout, cmd.Env = out, append(os.Environ(), envHolder+"="+e.Holder())
-	// A process group of its own, so that what the command started ends too.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = providerWait
-	err := cmd.Run()
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
+	out, err := command.Call{
+		Argv: slices.Concat(provider, args), Env: []string{envHolder + "=" + e.Holder()}, Most: maxIssued, Within: issueWithin,
+	}.Output(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the provider %s could not %s %s: %w", e.Provider, args[0], e.Name, err)
 	}
-	return out.text, nil
-}
-
-// limited keeps what is written, up to a bound, and ends the writer beyond it.
-type limited struct{ text []byte }
-
-func (l *limited) Write(p []byte) (int, error) {
-	if len(l.text)+len(p) > maxIssued {
-		return 0, io.ErrShortWrite
-	}
-	l.text = append(l.text, p...)
-	return len(p), nil
+	return out, nil
 }

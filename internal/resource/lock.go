@@ -10,6 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
+
+	"belay.run/internal/pause"
 )
 
 const (
@@ -98,7 +100,7 @@ func (l *Locks) Acquire(ctx context.Context, e *Entry, ask Ask) (Grant, error) {
 		if a.position <= 1 {
 			wait = askSoon
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return Grant{}, err
 		}
 	}
@@ -116,7 +118,7 @@ func (l *Locks) patiently(ctx context.Context, e *Entry) (lockAnswer, error) {
 		case time.Now().After(deadline):
 			return lockAnswer{}, fmt.Errorf("the lock %s needs Redis, which %w: %w", e.Name, ErrUnavailable, err)
 		}
-		if err := sleep(ctx, askLater); err != nil {
+		if err := pause.For(ctx, askLater); err != nil {
 			return lockAnswer{}, err
 		}
 	}
@@ -198,7 +200,7 @@ func (l *Locks) leave(ctx context.Context, e *Entry, undo bool) error {
 // Keep renews the lease. A Redis that cannot be reached takes nothing away; one
 // that came back empty is told again.
 func (l *Locks) Keep(ctx context.Context, e Entry, lost func(error)) {
-	for wait := renewEvery; sleep(ctx, wait) == nil; {
+	for wait := renewEvery; pause.For(ctx, wait) == nil; {
 		mine, err := l.renew(ctx, &e)
 		wait = renewEvery
 		if err != nil {
@@ -223,16 +225,4 @@ func (l *Locks) renew(ctx context.Context, e *Entry) (mine bool, err error) {
 // who is the holder as people know it.
 func (e *Entry) who() string {
 	return strings.TrimSpace(e.WorkflowID + " " + e.Node)
-}
-
-// sleep waits, unless ctx ends before.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
