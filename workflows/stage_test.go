@@ -119,6 +119,33 @@ func TestStageHost(t *testing.T) {
 		require.NotEmpty(t, doc.Stages[0].Notes)
 	})
 
+	// A stage that would begin again, and does not: its finally steps run.
+	t.Run("RunsFinallyWhereItWasBegunAgainOftenEnough", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t, plan(stage("s", []spec.Step{step("a")}, func(s *spec.Stage) {
+			s.OnWorkerLost, s.Finally = spec.LostRerun, []spec.Step{step("tidy")}
+		})))
+		b.OnActivity("RunStep", anything, stepNamed("a")).Return(nil, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_HEARTBEAT, nil))
+		b.OnActivity("RunStep", anything, anything).Return(b.world.RunStep)
+		doc := b.run(t)
+		require.Equal(t, run.Failed, doc.Status)
+		require.Equal(t, run.TriggerWorkerLost, doc.Cause.Trigger)
+		require.Len(t, filter(b.world.all(), "run s/tidy"), 1)
+	})
+
+	t.Run("RunsFinallyWhereItWasStoppedBeforeItCouldBeginAgain", func(t *testing.T) {
+		t.Parallel()
+		both := group("both", func(*spec.Step) {}, step("a"), step("b"))
+		b := setup(t, plan(stage("s", []spec.Step{both}, func(s *spec.Stage) {
+			s.OnWorkerLost, s.Finally, s.Timeout = spec.LostRerun, []spec.Step{step("tidy")}, time.Minute
+		})))
+		b.OnActivity("RunStep", anything, stepNamed("a")).Return(nil, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_HEARTBEAT, nil))
+		b.OnActivity("RunStep", anything, stepNamed("b")).After(time.Hour).Return(b.world.RunStep)
+		b.OnActivity("RunStep", anything, anything).Return(b.world.RunStep)
+		require.Equal(t, run.TimedOut, b.run(t).Status)
+		require.Len(t, filter(b.world.all(), "run s/tidy"), 1)
+	})
+
 	t.Run("TakesNoHostForLightStepsAlone", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t, plan(stage("s", []spec.Step{step("n", func(s *spec.Step) { s.Run, s.Uses = nil, "noop" })})))
