@@ -38,7 +38,7 @@ stages:
 		r.WaitNode("s/a", run.Running)
 		r.WaitNode("s/b", run.Running)
 	}
-	require.Eventually(t, func() bool { return len(marked(t, mark)) == 2*count }, 30*time.Second, 100*time.Millisecond,
+	require.Eventually(t, func() bool { return len(marked(t, mark)) == 2*count }, e2e.Patience, 100*time.Millisecond,
 		"they run, and have their processes")
 
 	got := env.CLI(t, "cancel", all[17].ID, "--node", "s/a", "--reason", "just this")

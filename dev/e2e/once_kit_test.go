@@ -67,7 +67,7 @@ func once(name, dedup, script string, more ...string) string {
 	return fmt.Sprintf(`
 version: 1
 name: %s
-timeout: 1m
+timeout: 5m
 inputs: {k: {type: string, default: one}, other: {type: string, default: "-"}}
 dedup: {key: "${{ inputs.k }}", %s}
 stages:
