@@ -20,7 +20,7 @@ const (
 	LockLease  = 30 * time.Second
 	renewEvery = LockLease / 3
 	// waiterLease is how long one who waits keeps the place in the queue
-	// without asking, and settleFor how long one must have asked, without a
+	// without asking, as long as those behind have asked, and settleFor how long one must have asked, without a
 	// gap, before one takes a lock whose lease ran out: Redis may have been
 	// away, for its holder as for everybody.
 	waiterLease = 5 * time.Second

@@ -68,7 +68,9 @@ redis.call('HSET', waiters, me, text(since) .. '|' .. text(now + keep))
 redis.call('PEXPIRE', lock, week)
 redis.call('PEXPIRE', queue, hour)
 redis.call('PEXPIRE', waiters, hour)
-while true do -- those before me who do not wait any more
+-- Those before me who do not wait any more. Whoever has not asked for long itself
+-- says so of nobody: Redis may have been away, for all of them.
+while now - since >= keep do
   local head = redis.call('ZRANGE', queue, 0, 0)[1]
   if head == me then break end
   local _, until_ = asked(head)

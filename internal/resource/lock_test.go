@@ -44,6 +44,9 @@ func (w *waits) last() string {
 	return ""
 }
 
+// patience bounds what is broken only.
+const patience = time.Minute
+
 func token(t *testing.T, e *resource.Entry) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(e.ID, 10, 64)
@@ -94,7 +97,7 @@ func TestLockGoesToThoseWhoWaitInOrder(t *testing.T) {
 			return locks.Release(t.Context(), e)
 		})
 		require.Eventually(t, func() bool { return w.last() == fmt.Sprintf("%d acme/web/shop/r/1 deploy/first", i+1) },
-			5*time.Second, 5*time.Millisecond, "it waits behind the others")
+			patience, 5*time.Millisecond, "it waits behind the others")
 	}
 	require.NoError(t, locks.Release(t.Context(), first))
 	require.NoError(t, g.Wait())
@@ -123,11 +126,11 @@ func TestLockWaiterLeavesAtOnce(t *testing.T) {
 		}
 		return locks.Release(t.Context(), second) //nolint:contextcheck // that of the waiter is over
 	})
-	require.Eventually(t, func() bool { return w2.last() != "" }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return w2.last() != "" }, patience, 5*time.Millisecond)
 	g.Go(func() error { _, err := locks.Acquire(t.Context(), third, w3.ask()); return err })
-	require.Eventually(t, func() bool { return w3.last() == "2 acme/web/shop/r/1 deploy/first" }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return w3.last() == "2 acme/web/shop/r/1 deploy/first" }, patience, 5*time.Millisecond)
 	cancel(gone)
-	require.Eventually(t, func() bool { return w3.last() == "1 acme/web/shop/r/1 deploy/first" }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return w3.last() == "1 acme/web/shop/r/1 deploy/first" }, patience, 5*time.Millisecond)
 	require.NoError(t, locks.Release(t.Context(), first))
 	require.NoError(t, g.Wait())
 }
@@ -219,6 +222,61 @@ func TestLockOutlivesAnOutage(t *testing.T) {
 		server.SetError("")
 		require.ErrorIs(t, <-failed, context.DeadlineExceeded)
 		require.Empty(t, lost)
+	})
+}
+
+// Nobody can ask for longer than a place in the queue is kept, as where Redis is
+// away: whoever asks first then does not come before who came first.
+func TestLockQueueOutlivesAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, rdb := bubbleRedis(t)
+		locks := resource.NewLocks(rdb, resource.LocksOptions{})
+		holder, first, second := lockOf("holder"), lockOf("first"), lockOf("second")
+		_, err := locks.Acquire(t.Context(), holder, resource.Ask{})
+		require.NoError(t, err)
+		for _, e := range []*resource.Entry{first, second} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := locks.Acquire(ctx, e, (&waits{}).ask())
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			cancel()
+		}
+		require.NoError(t, locks.Release(t.Context(), holder))
+		time.Sleep(10 * time.Second)
+
+		var g errgroup.Group
+		order := make(chan string, 2)
+		for _, e := range []*resource.Entry{second, first} {
+			g.Go(func() error {
+				_, err := locks.Acquire(t.Context(), e, (&waits{}).ask())
+				order <- e.Node
+				return errors.Join(err, locks.Release(t.Context(), e))
+			})
+			time.Sleep(300 * time.Millisecond)
+		}
+		require.NoError(t, g.Wait())
+		require.Equal(t, []string{"deploy/first", "deploy/second"}, []string{<-order, <-order})
+	})
+}
+
+// A place of one who is dead holds nobody up for long.
+func TestLockQueueForgetsTheDead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, rdb := bubbleRedis(t)
+		locks := resource.NewLocks(rdb, resource.LocksOptions{})
+		holder, dead := lockOf("holder"), lockOf("dead")
+		_, err := locks.Acquire(t.Context(), holder, resource.Ask{})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = locks.Acquire(ctx, dead, (&waits{}).ask())
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NoError(t, locks.Release(t.Context(), holder))
+		began := time.Now()
+		_, err = locks.Acquire(t.Context(), lockOf("next"), (&waits{}).ask())
+		require.NoError(t, err)
+		require.Less(t, time.Since(began), 10*time.Second)
 	})
 }
 
