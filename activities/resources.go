@@ -167,7 +167,11 @@ func (r *Resources) kind(name string) (resource.Kind, error) {
 // panics or does not come back counts as one that failed.
 func (r *Resources) releaseOne(ctx context.Context, kind resource.Kind, e *resource.Entry) error {
 	e.Attempts++
-	r.note(ctx, e, run.ResourceReleasing)
+	state := run.ResourceReleasing
+	if e.State == run.ResourceLeaked {
+		state = e.State // until it is released: people are told once, and the janitor tries less and less often
+	}
+	r.note(ctx, e, state)
 	ctx, cancel := context.WithTimeoutCause(ctx, ReleaseTry, fmt.Errorf("it took more than %s", ReleaseTry))
 	defer cancel()
 	tried := *e // what hangs may still write to it

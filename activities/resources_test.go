@@ -182,6 +182,32 @@ func TestReleasesAreIsolated(t *testing.T) {
 	require.Equal(t, 2, again.Entries[0].Attempts)
 }
 
+// What has leaked stays so while others go on trying.
+func TestAFailedTryKeepsWhatHasLeaked(t *testing.T) {
+	t.Parallel()
+	h := setup(t, nil)
+	gone := filepath.Join(t.TempDir(), "gone")
+	left := resource.Entry{
+		Owner: resource.Owner{RunKey: "k1", WorkflowID: "w", Node: "build/s", Attempt: 1}, Kind: resource.KindCustom, Name: "x",
+		Scope: resource.ScopeStep, State: run.ResourceLeaked, Attempts: 6, Host: h.resources.Host.ID(), Since: time.Now(),
+		Release: &resource.Command{Script: "test -e " + gone},
+	}
+	require.NoError(t, h.resources.Records.Note(&left))
+
+	got, err := activities.ReleaseHere(t.Context(), h.resources, "k1", "build")
+	require.NoError(t, err)
+	require.Len(t, got, 1)
+	require.Equal(t, run.ResourceLeaked, got[0].State)
+	require.Equal(t, 7, got[0].Attempts)
+
+	require.NoError(t, os.WriteFile(gone, nil, 0o600))
+	got, err = activities.ReleaseHere(t.Context(), h.resources, "k1", "build")
+	require.NoError(t, err)
+	require.Len(t, got, 1)
+	require.Equal(t, run.ResourceReleased, got[0].State)
+	noRecords(t, h)
+}
+
 type panics struct{}
 
 func (panics) Name() string { return "panics" }
