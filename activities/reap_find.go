@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"golang.org/x/sync/errgroup"
@@ -208,7 +209,7 @@ func (r *Reaper) due(ctx context.Context, c *candidate, eager bool) (due bool, n
 		return true, "", nil
 	case liveness.Open(last):
 		return false, "", nil
-	case !c.open:
+	case !c.open && last.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
 		// Without a ledger, that it was reaped is the only confirmation.
 		return last.GetCloseTime().AsTime().Before(c.closed), "", nil
 	}

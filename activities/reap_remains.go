@@ -43,8 +43,7 @@ func (r *Reaper) Remains(ctx context.Context, in ReapInput) (*Remains, error) {
 	}
 	for _, info := range cut {
 		if len(out.Bound) >= maxCut {
-			out.More = true
-			break
+			break // the hosts of the others find out by themselves, only later
 		}
 		bound, err := r.boundTo(ctx, in.Owner.RunKey, info)
 		if err != nil {

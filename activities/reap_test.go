@@ -226,6 +226,8 @@ func TestFindClosed(t *testing.T) {
 		require.Empty(t, names(r.find(t, all)), "it is being released")
 		r = reap(t, true, cut, reapOf("cut", succeeded, ago(time.Minute)))
 		require.Empty(t, names(r.find(t, all)))
+		r = reap(t, true, cut, reapOf("cut", failing, ago(time.Minute)))
+		require.Len(t, names(r.find(t, all)), 1, "its release failed, and is tried again")
 		r = reap(t, true, cut, reapOf("cut", succeeded, ago(2*time.Hour)))
 		require.Len(t, names(r.find(t, all)), 1, "that was before it closed, as with a run that was reset")
 	})

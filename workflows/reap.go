@@ -51,14 +51,15 @@ func Reap(ctx workflow.Context, in activities.ReapInput) (*activities.ReapResult
 		r.res.Open = true
 		return &r.res, nil
 	}
-	if err := r.all(ctx); err != nil {
+	err = r.all(ctx)
+	r.tell(ctx)
+	if err != nil {
 		return nil, err
 	}
-	r.tell(ctx)
 	if len(r.res.Leaked) > 0 {
 		return nil, r.failed()
 	}
-	if in.Owner.Node == "" && closed.Status != "" {
+	if in.Owner.Node == "" && closed.Status != "" && !r.left.More {
 		r.confirm(ctx, closed.Status)
 	}
 	return &r.res, nil
@@ -73,7 +74,7 @@ func (r *reaping) all(ctx workflow.Context) error {
 		if err != nil {
 			return err
 		}
-		r.left = left
+		r.left, r.in.Notify = left, left.Notify
 		r.res.Pipeline = left.Pipeline
 		if round == 0 {
 			r.hosts(ctx, left.Bound)

@@ -315,6 +315,40 @@ func TestReap(t *testing.T) {
 		res, err := reap(t, env, reapInput("k"))
 		require.NoError(t, err)
 		require.Len(t, res.Released, 2)
+		require.Contains(t, r.all(), "confirm k cancelled")
+	})
+
+	t.Run("TellsThoseWhoAreToBeToldOfEachPart", func(t *testing.T) {
+		t.Parallel()
+		env, r := reaper(t)
+		leaked := held("k", "s/a", "lock", "one", resource.ScopeStep)
+		leaked.State = run.ResourceLeaked
+		first := activities.Remains{Entries: []resource.Entry{leaked}, More: true, Notify: &spec.Notify{Webhook: "https://pager"}}
+		env.OnActivity("Remains", anything, anything).Return(&first, nil).Once()
+		env.OnActivity("Remains", anything, anything).Return(
+			func(_ context.Context, in activities.ReapInput) (*activities.Remains, error) {
+				return &activities.Remains{Notify: in.Notify}, nil
+			})
+		_, err := reap(t, env, reapInput("k"))
+		require.NoError(t, err)
+		require.Contains(t, r.all(), "tell https://pager: released one of id-k")
+
+		env, r = reaper(t)
+		env.OnActivity("Remains", anything, anything).Return(&first, nil).Once()
+		env.OnActivity("Remains", anything, anything).Return(nil, temporal.NewNonRetryableApplicationError("Redis is away", "x", nil))
+		env.ExecuteWorkflow(activities.ReapWorkflow, reapInput("k"))
+		require.ErrorContains(t, env.GetWorkflowError(), "Redis is away")
+		require.Contains(t, r.all(), "tell https://pager: released one of id-k", "what was done before is told all the same")
+		require.NotContains(t, r.all(), "confirm k cancelled")
+	})
+
+	t.Run("DoesNotConfirmWhatItGaveUpOn", func(t *testing.T) {
+		t.Parallel()
+		env, r := reaper(t)
+		r.left["k"] = activities.Remains{Entries: []resource.Entry{held("k", "s/a", "lock", "one", resource.ScopeStep)}, More: true}
+		_, err := reap(t, env, reapInput("k"))
+		require.NoError(t, err)
+		require.NotContains(t, r.all(), "confirm k cancelled")
 	})
 }
 
