@@ -88,10 +88,11 @@ func (r *Resources) known(ctx context.Context, in *ReleaseInput) []resource.Entr
 			r.Logger.Warn("could not read all records of resources", zap.Error(err))
 		}
 		add(here)
-		noted, err := r.Ledger.Of(ctx, in.RunKey)
+		noted, unknown := r.Ledger.Of(ctx, in.RunKey)
 		add(slices.DeleteFunc(noted, func(e resource.Entry) bool { return !run.Within(e.Node, in.Node) }))
-		if r.Ledger == nil || err != nil {
-			add(in.Declared)
+		if r.Ledger == nil || unknown != nil {
+			// What was never written down here was never acquired here.
+			add(slices.DeleteFunc(in.Declared, func(e resource.Entry) bool { return err == nil && e.Host == r.Host.ID() }))
 		}
 	}
 	slices.SortStableFunc(all, func(a, b resource.Entry) int { return b.Since.Compare(a.Since) })

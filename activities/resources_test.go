@@ -263,6 +263,28 @@ func TestNextAttemptReleasesWhatTheLastOneLeft(t *testing.T) {
 	noRecords(t, h)
 }
 
+// What a step only may have acquired is released where nobody can know, not by the
+// host that would have written it down.
+func TestHostReleasesOfItsOwnOnlyWhatItWroteDown(t *testing.T) {
+	t.Parallel()
+	h := setup(t, nil)
+	trace := filepath.Join(t.TempDir(), "trace")
+	declared := func(host string) resource.Entry {
+		return resource.Entry{
+			Owner: resource.Owner{RunKey: "k1", WorkflowID: "w", Node: "build/s", Attempt: 1}, Kind: resource.KindCustom, Name: "x",
+			Scope: resource.ScopeStep, State: run.ResourceAcquiring, Host: host,
+			Release: &resource.Command{Script: "echo released of " + host + " >> " + trace},
+		}
+	}
+	_, err := h.env.ExecuteActivity(h.resources.ReleaseResources, activities.ReleaseInput{
+		RunKey: "k1", Node: "build/s", Declared: []resource.Entry{declared(h.resources.Host.ID()), declared("gone")},
+	})
+	require.NoError(t, err)
+	text, err := os.ReadFile(trace)
+	require.NoError(t, err)
+	require.Equal(t, "released of gone\n", string(text))
+}
+
 // setupBeside is the same host for another step at the same time.
 func setupBeside(t *testing.T, h *host) *host {
 	t.Helper()
