@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -117,14 +118,16 @@ stages: [{name: s, steps: [{name: a, grace_period: 1s, run: sleep 0.2}]}]
 // succeeded.
 func TestCancelInTheFinallyOfAPipeline(t *testing.T) {
 	t.Parallel()
+	asked := filepath.Join(t.TempDir(), "asked")
 	r := shared.Get(t).Run(t, `
 version: 1
 name: late
 stages: [{name: s, steps: [{name: a, run: echo a}]}]
-finally: [{name: report, run: "echo begun; sleep 2; echo reported"}]
+finally: [{name: report, run: "echo begun; while ! test -e `+asked+`; do sleep 0.1; done; echo reported"}]
 `)
 	r.WaitLog("finally/report", "begun")
 	r.Cancel("late")
+	touch(t, asked)
 	doc := r.Wait()
 	require.Equal(t, run.Cancelled, doc.Status)
 	require.Equal(t, "late", doc.Cause.Message)
@@ -142,12 +145,12 @@ func TestFinallyHasTimeOfItsOwn(t *testing.T) {
 version: 1
 name: budgets
 timeout: 2s
-finally_timeout: 4s
+finally_timeout: 15s
 stages:
   - name: s
     steps: [{name: a, grace_period: 500ms, run: "sleep `+mark+`"}]
     finally:
-      - {name: takes-its-time, grace_period: 500ms, run: "sleep 2.5; echo done"}
+      - {name: takes-its-time, grace_period: 500ms, run: "sleep 3; echo done"}
       - {name: too-long, grace_period: 500ms, run: "echo begun; sleep `+mark+`"}
 finally: [{name: report, grace_period: 500ms, run: "echo reported"}]
 `)
@@ -158,6 +161,6 @@ finally: [{name: report, grace_period: 500ms, run: "echo reported"}]
 	require.Equal(t, run.TriggerPipelineTimeout, doc.Cause.Trigger)
 	require.Equal(t, run.Succeeded, nodes["s/takes-its-time"].Status)
 	require.Equal(t, run.Cancelled, nodes["s/too-long"].Status)
-	require.True(t, strings.HasPrefix(nodes["s/too-long"].Cause.Message, "the finally_timeout of 4s is over"), nodes["s/too-long"].Cause)
+	require.True(t, strings.HasPrefix(nodes["s/too-long"].Cause.Message, "the finally_timeout of 15s is over"), nodes["s/too-long"].Cause)
 	require.Equal(t, run.Succeeded, nodes["finally/report"].Status)
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,21 +97,30 @@ func (s *storm) open(t *testing.T, v *victim) string {
 // not say is released.
 func (s *storm) inRedis(t *testing.T, v *victim) string {
 	t.Helper()
-	rdb := s.redis.Client(t)
-	for _, key := range rdb.Keys(t.Context(), "belay:lock:*").Val() {
-		switch {
-		case strings.HasSuffix(key, ":q"), strings.HasSuffix(key, ":w"):
+	keys, err := s.rdb.Keys(t.Context(), "belay:lock:*").Result()
+	if err != nil {
+		return err.Error()
+	}
+	for _, key := range keys {
+		if strings.HasSuffix(key, ":q") || strings.HasSuffix(key, ":w") {
 			continue
-		case strings.HasPrefix(rdb.HGet(t.Context(), key, "owner").Val(), v.RunID):
-			return "the lock " + key
 		}
-		for _, waiter := range rdb.ZRange(t.Context(), key+":q", 0, -1).Val() {
-			if strings.HasPrefix(waiter, v.RunID) {
-				return "a place in the queue of " + key
-			}
+		lock, err := s.rdb.HGetAll(t.Context(), key).Result()
+		queue, err2 := s.rdb.ZRange(t.Context(), key+":q", 0, -1).Result()
+		switch {
+		case errors.Join(err, err2) != nil:
+			return errors.Join(err, err2).Error()
+		case strings.HasPrefix(lock["owner"], v.RunID):
+			return "the lock " + key
+		case slices.ContainsFunc(queue, func(waiter string) bool { return strings.HasPrefix(waiter, v.RunID) }):
+			return "a place in the queue of " + key
 		}
 	}
-	for field, entry := range rdb.HGetAll(t.Context(), "belay:ledger:{"+v.RunID+"}").Val() {
+	ledger, err := s.rdb.HGetAll(t.Context(), "belay:ledger:{"+v.RunID+"}").Result()
+	if err != nil {
+		return err.Error()
+	}
+	for field, entry := range ledger {
 		if strings.HasPrefix(entry, "{") && strings.Contains(entry, `"state"`) && !strings.Contains(entry, `"state":"released"`) {
 			return "in the ledger " + field + ": " + entry
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"belay.run/dev/chaos"
@@ -57,6 +58,7 @@ const (
 type storm struct {
 	env   *e2e.Env
 	redis *redistest.Server
+	rdb   redis.UniversalClient
 	hosts []*stormHost
 	// dir is where runs leave traces; providers and scripts write there.
 	dir, provider string
@@ -77,6 +79,7 @@ func newStorm(t *testing.T) *storm {
 	need.Program(t, "redis-server", "apt-get install redis-server")
 	s := &storm{dir: t.TempDir()}
 	s.redis = redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	s.rdb = s.redis.Client(t)
 	s.env = e2e.Start(t, e2e.Options{RedisURL: s.redis.URL, Data: t.TempDir(), NoWorker: true})
 	s.provider = filepath.Join(s.dir, "provider")
 	require.NoError(t, os.Mkdir(filepath.Join(s.dir, "issued"), 0o700))
@@ -141,7 +144,7 @@ stages:
             release: 'rm -f "$OUT/held/${BELAY_RESOURCE_ID:-$BELAY_ATTEMPT}"'
         run: |
           for other in "$OUT"/alive/*; do
-            if test -e "$other" && kill -0 "${other##*/}" 2>/dev/null; then echo "$BELAY_ATTEMPT beside $other" >> "$OUT/overlaps"; fi
+            if grep -qs "OUT=$OUT" "/proc/${other##*/}/environ"; then echo "$BELAY_ATTEMPT beside $other" >> "$OUT/overlaps"; fi
           done
           : > "$OUT/alive/$$"
           : > "$BELAY_DIR_SCRATCH/file"; echo "$BELAY_DIR_SCRATCH" >> "$OUT/scratch"
