@@ -1,15 +1,11 @@
 package durations_test
 
 import (
-	"context"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -91,14 +87,7 @@ func TestWindow(t *testing.T) {
 func TestSubjectsAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := miniredis.NewMiniRedis()
-		server.ClockTTL(true)
-		rdb := redis.NewClient(&redis.Options{
-			Dialer: func(context.Context, string, string) (net.Conn, error) { return server.Dial() },
-			// It would look its host up, outside the bubble.
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		})
-		defer func() { require.NoError(t, rdb.Close()) }()
+		_, rdb := redistest.Bubble(t)
 		d := durations.New(rdb)
 		pass := time.Sleep // in the bubble, where that takes no time
 		s := durations.Subject{Tenant: "acme"}

@@ -35,10 +35,27 @@ type Credentials struct {
 	Providers map[string][]string
 }
 
-var _ Kind = (*Credentials)(nil)
+var (
+	_ Kind    = (*Credentials)(nil)
+	_ Checker = (*Credentials)(nil)
+)
 
 // Name is the kind's.
 func (c *Credentials) Name() string { return KindCredential }
+
+// Check says where no provider bears the name.
+func (c *Credentials) Check(e *Entry) error {
+	_, err := c.provider(e)
+	return err
+}
+
+func (c *Credentials) provider(e *Entry) ([]string, error) {
+	provider := c.Providers[e.Provider]
+	if len(provider) == 0 {
+		return nil, fmt.Errorf("the provider of credentials %q %w: no credentials setting of this worker names it", e.Provider, ErrUnavailable)
+	}
+	return provider, nil
+}
 
 // issued is what a provider prints: an id to revoke it by, and the value of the
 // variable that bears the resource's name, or variables of other names.
@@ -94,9 +111,9 @@ func (c *Credentials) Release(ctx context.Context, e *Entry) error {
 
 // call runs a provider. Its standard error is not shown, as it may hold secrets.
 func (c *Credentials) call(ctx context.Context, e *Entry, args ...string) ([]byte, error) {
-	provider := c.Providers[e.Provider]
-	if len(provider) == 0 {
-		return nil, fmt.Errorf("the provider of credentials %q %w: no credentials setting of this worker names it", e.Provider, ErrUnavailable)
+	provider, err := c.provider(e)
+	if err != nil {
+		return nil, err
 	}
 	out, err := command.Call{
 		Argv: slices.Concat(provider, args), Env: []string{envHolder + "=" + e.Holder()}, Most: maxIssued, Within: issueWithin,

@@ -44,6 +44,14 @@ type Keeper interface {
 	Keep(ctx context.Context, e Entry, lost func(error))
 }
 
+// Checker is a kind of which a host may know beforehand that it cannot acquire
+// something.
+type Checker interface {
+	// Check says why not. It is asked before the entry is written down: nothing
+	// is to be given back then.
+	Check(e *Entry) error
+}
+
 // Ask is what an acquirer may need to know beside the entry.
 type Ask struct {
 	// Acquire is the script of a custom resource.

@@ -11,9 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -52,19 +49,6 @@ func token(t *testing.T, e *resource.Entry) int64 {
 	n, err := strconv.ParseInt(e.ID, 10, 64)
 	require.NoError(t, err)
 	return n
-}
-
-// bubbleRedis is a server in the bubble of a test.
-func bubbleRedis(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
-	t.Helper()
-	server := miniredis.NewMiniRedis()
-	server.ClockTTL(true)
-	rdb := redis.NewClient(&redis.Options{
-		Dialer:                   redisDialer(server),
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	return server, rdb
 }
 
 func TestLockGoesToThoseWhoWaitInOrder(t *testing.T) {
@@ -140,7 +124,7 @@ func TestLockWaiterLeavesAtOnce(t *testing.T) {
 func TestLockOfASilentHolder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, rdb := bubbleRedis(t)
+		_, rdb := redistest.Bubble(t)
 		locks := resource.NewLocks(rdb, resource.LocksOptions{})
 		silent, next := lockOf("silent"), lockOf("next")
 		_, err := locks.Acquire(t.Context(), silent, resource.Ask{})
@@ -170,7 +154,7 @@ func TestLockOfASilentHolder(t *testing.T) {
 func TestLockIsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, rdb := bubbleRedis(t)
+		_, rdb := redistest.Bubble(t)
 		locks := resource.NewLocks(rdb, resource.LocksOptions{})
 		holder := lockOf("holder")
 		_, err := locks.Acquire(t.Context(), holder, resource.Ask{})
@@ -203,7 +187,7 @@ func TestLockIsKept(t *testing.T) {
 func TestLockOutlivesAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server, rdb := bubbleRedis(t)
+		server, rdb := redistest.Bubble(t)
 		locks := resource.NewLocks(rdb, resource.LocksOptions{})
 		holder, waiter := lockOf("holder"), lockOf("waiter")
 		_, err := locks.Acquire(t.Context(), holder, resource.Ask{})
@@ -230,7 +214,7 @@ func TestLockOutlivesAnOutage(t *testing.T) {
 func TestLockQueueOutlivesAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, rdb := bubbleRedis(t)
+		_, rdb := redistest.Bubble(t)
 		locks := resource.NewLocks(rdb, resource.LocksOptions{})
 		holder, first, second := lockOf("holder"), lockOf("first"), lockOf("second")
 		_, err := locks.Acquire(t.Context(), holder, resource.Ask{})
@@ -263,7 +247,7 @@ func TestLockQueueOutlivesAnOutage(t *testing.T) {
 func TestLockQueueForgetsTheDead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, rdb := bubbleRedis(t)
+		_, rdb := redistest.Bubble(t)
 		locks := resource.NewLocks(rdb, resource.LocksOptions{})
 		holder, dead := lockOf("holder"), lockOf("dead")
 		_, err := locks.Acquire(t.Context(), holder, resource.Ask{})
@@ -285,7 +269,7 @@ func TestLockQueueForgetsTheDead(t *testing.T) {
 func TestLockAfterRedisLostItsMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server, rdb := bubbleRedis(t)
+		server, rdb := redistest.Bubble(t)
 		var lostAt atomic.Int64
 		recovering := func(context.Context) (bool, error) {
 			at := lostAt.Load()
@@ -313,7 +297,7 @@ func TestLockAfterRedisLostItsMemory(t *testing.T) {
 func TestLockWithoutRedis(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server, rdb := bubbleRedis(t)
+		server, rdb := redistest.Bubble(t)
 		server.SetError("LOADING Redis is loading the dataset in memory")
 		began := time.Now()
 		_, err := resource.NewLocks(rdb, resource.LocksOptions{}).Acquire(t.Context(), lockOf("a"), resource.Ask{})
