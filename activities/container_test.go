@@ -285,3 +285,21 @@ func TestServicesOfAStage(t *testing.T) {
 	require.Empty(t, h.containers(t.Context(), t, e))
 	require.NoDirExists(t, h.dirs.Root)
 }
+
+// A step can remove the folders around its workspace: what the engine has of the
+// stage is removed all the same.
+func TestReleaseRemovesServicesAlsoWhereTheStagesFoldersAreGone(t *testing.T) {
+	t.Parallel()
+	h := setup(t, nil)
+	e := h.contained(t, container.Policy{})
+	_, err := h.env.ExecuteActivity(h.steps.StartServices, activities.ServicesInput{Owner: h.owner, Services: []spec.Service{{
+		Name: "db", Image: spec.Image{Name: engine.Image, Pull: spec.PullNever}, Command: []string{"sleep", "600"},
+		Health: spec.Health{Interval: 200 * time.Millisecond, Timeout: time.Minute},
+	}}})
+	require.NoError(t, err)
+	require.NotEmpty(t, h.containers(t.Context(), t, e))
+	require.NoError(t, os.RemoveAll(h.dirs.Root))
+	_, err = h.env.ExecuteActivity(h.steps.Release, h.owner)
+	require.NoError(t, err)
+	require.Empty(t, h.containers(t.Context(), t, e))
+}

@@ -146,10 +146,10 @@ func (s *Steps) markContainers(owner Owner) error {
 
 // removeContainers removes whatever containers and networks of a stage are left.
 func (s *Steps) removeContainers(ctx context.Context, owner Owner) error {
-	root := s.Host.Dirs(owner.RunKey, owner.Node).Root
-	_, err := os.Stat(filepath.Join(root, containersMark))
-	if errors.Is(err, os.ErrNotExist) || s.Containers == nil {
-		return nil
+	dirs := s.Host.Dirs(owner.RunKey, owner.Node)
+	_, err := os.Stat(filepath.Join(dirs.Root, containersMark))
+	if _, gone := os.Stat(dirs.Workspace); errors.Is(err, os.ErrNotExist) && gone == nil || s.Containers == nil {
+		return nil // a step that removed its workspace may have removed the mark with it
 	}
 	if err := s.Containers.RemoveNode(ctx, owner.RunKey, owner.Node); err != nil {
 		return fmt.Errorf("removing the containers of stage %s: %w", owner.Node, err)
