@@ -104,7 +104,7 @@ func (r *Resources) known(ctx context.Context, in *ReleaseInput) []resource.Entr
 func (r *Resources) release(ctx context.Context, entries []resource.Entry, last bool) []resource.Entry {
 	proved := map[string]error{}
 	out := make([]resource.Entry, 0, len(entries))
-	for _, e := range entries {
+	for i, e := range entries {
 		if !e.Open() {
 			out = append(out, e)
 			continue
@@ -113,7 +113,7 @@ func (r *Resources) release(ctx context.Context, entries []resource.Entry, last 
 		if err == nil {
 			var kind resource.Kind
 			if kind, err = r.kind(e.Kind); err == nil {
-				err = r.releaseOne(ctx, kind, &e)
+				err = r.releaseOne(ctx, kind, &e, share(ctx, len(entries)-i))
 			}
 		} else {
 			e.Error = err.Error()
@@ -164,16 +164,27 @@ func (r *Resources) kind(name string) (resource.Kind, error) {
 	return nil, fmt.Errorf("this worker knows no kind of resource %q", name)
 }
 
-// releaseOne tries once to give an entry back, within its bound. A kind that
-// panics or does not come back counts as one that failed.
-func (r *Resources) releaseOne(ctx context.Context, kind resource.Kind, e *resource.Entry) error {
+// share is how long the first of n that are released one after the other may take,
+// so that each has its turn in the time that ctx leaves, and can be told of.
+func share(ctx context.Context, n int) time.Duration {
+	end, bounded := ctx.Deadline()
+	if !bounded {
+		return ReleaseTry
+	}
+	each := time.Until(end) / time.Duration(n)
+	return min(ReleaseTry, max(each-releaseLate, each/2))
+}
+
+// releaseOne tries once to give an entry back, within a bound. A kind that panics
+// or does not come back counts as one that failed.
+func (r *Resources) releaseOne(ctx context.Context, kind resource.Kind, e *resource.Entry, within time.Duration) error {
 	e.Attempts++
 	state := run.ResourceReleasing
 	if e.State == run.ResourceLeaked {
 		state = e.State // until it is released: people are told once, and the janitor tries less and less often
 	}
 	r.note(ctx, e, state)
-	ctx, cancel := context.WithTimeoutCause(ctx, ReleaseTry, fmt.Errorf("it took more than %s", ReleaseTry))
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("it took more than %s", within.Round(time.Millisecond)))
 	defer cancel()
 	tried := *e // what hangs may still write to it
 	done := make(chan error, 1)

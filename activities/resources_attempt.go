@@ -84,6 +84,11 @@ func (a *attempt) acquireOne(r *spec.Resource, env environ) error {
 		return failed(run.TriggerInvalid, "%v", err)
 	}
 	h := &holding{kind: kind, entry: a.entry(r)}
+	if checker, ok := kind.(resource.Checker); ok {
+		if err := checker.Check(&h.entry); err != nil {
+			return unavailable(&h.entry, err)
+		}
+	}
 	if err := rs.book.Note(a.ctx, &h.entry, run.ResourceAcquiring); err != nil {
 		return a.stopped(&retryableError{err})
 	}
@@ -153,8 +158,12 @@ func (a *attempt) acquireError(h *holding, err error) error {
 		a.drop(h)
 		return &retryableError{failed(run.TriggerExitCode, "acquiring %s %s: %v", h.entry.Kind, h.entry.Name, err)}
 	default:
-		return &retryableError{failed(run.TriggerDependencyUnavailable, "acquiring %s %s: %v", h.entry.Kind, h.entry.Name, err)}
+		return unavailable(&h.entry, err)
 	}
+}
+
+func unavailable(e *resource.Entry, err error) error {
+	return &retryableError{failed(run.TriggerDependencyUnavailable, "acquiring %s %s: %v", e.Kind, e.Name, err)}
 }
 
 // kind is the kind by its name, for this attempt.
@@ -242,7 +251,7 @@ func (a *attempt) releaseAll(n int) {
 		}
 		if a.notGone != "" && resource.Exclusive(h.entry.Kind) {
 			h.entry.Error = "it is kept as long as processes may use it: " + a.notGone
-		} else if err := rs.releaseOne(ctx, h.kind, &h.entry); err != nil {
+		} else if err := rs.releaseOne(ctx, h.kind, &h.entry, share(ctx, len(a.holdings))); err != nil {
 			a.note("%s %s is not given back yet: %v", h.entry.Kind, h.entry.Name, err)
 		}
 		a.drop(h)

@@ -151,6 +151,23 @@ func TestAcquireThatFailsIsNotReleased(t *testing.T) {
 	noRecords(t, h)
 }
 
+// Where no worker's setting names the provider, nobody was asked: nothing may have
+// been issued, and nothing can leak.
+func TestCredentialWithoutAProviderIsNotHeld(t *testing.T) {
+	t.Parallel()
+	h := setup(t, nil)
+	res, err := h.run(t, h.input("true", holding(
+		custom("first", "true", "true"),
+		spec.Resource{Kind: resource.KindCredential, Name: "CLOUD", Provider: "vualt"},
+	)))
+	require.Error(t, err)
+	require.Equal(t, run.TriggerDependencyUnavailable, res.Cause.Trigger)
+	require.Contains(t, res.Cause.Message, `the provider of credentials "vualt" is not available`)
+	require.Equal(t, []string{"custom first released"}, held(res))
+	require.Empty(t, res.Unreleased)
+	noRecords(t, h)
+}
+
 // One that fails, one that hangs and one that panics do not keep the others from
 // being released.
 func TestReleasesAreIsolated(t *testing.T) {
@@ -180,6 +197,28 @@ func TestReleasesAreIsolated(t *testing.T) {
 	require.Len(t, again.Left(), 1)
 	require.Equal(t, run.ResourceLeaked, again.Entries[0].State)
 	require.Equal(t, 2, again.Entries[0].Attempts)
+}
+
+// Where release_timeout leaves little time, one that hangs takes its part of it only.
+func TestOneThatHangsLeavesTheOthersTheirTime(t *testing.T) {
+	t.Parallel()
+	h := setup(t, nil)
+	trace := filepath.Join(t.TempDir(), "trace")
+	for i, script := range []string{"sleep 300", "echo done >> " + trace} {
+		e := resource.Entry{
+			Owner: resource.Owner{RunKey: "k1", WorkflowID: "w", Node: "build/s", Attempt: 1}, Kind: resource.KindCustom,
+			Name: fmt.Sprint("r", i), Scope: resource.ScopeStep, State: run.ResourceHeld, Host: h.resources.Host.ID(),
+			Since: time.Now().Add(-time.Duration(i) * time.Hour), Release: &resource.Command{Script: script},
+		}
+		require.NoError(t, h.resources.Records.Note(&e))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), activities.ReleaseTry)
+	defer cancel()
+	got, err := activities.ReleaseHere(ctx, h.resources, "k1", "build")
+	require.NoError(t, err)
+	require.Len(t, got, 2)
+	require.FileExists(t, trace)
+	require.NoError(t, ctx.Err(), "it can still be told what became of them")
 }
 
 // What has leaked stays so while others go on trying.
