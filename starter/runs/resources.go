@@ -35,8 +35,9 @@ type Held struct {
 const doubtAfter = time.Minute
 
 // HeldBy lists what a run held and holds: the ledger and the document read as
-// one. What one of the two says is released is; what a run that has ended for
-// some time has not released is leaked, whatever it said last.
+// one. What one of the two says is released is, else what the document says has
+// leaked has; so has what a run that has ended for some time has not released,
+// whatever it said last.
 func HeldBy(d *run.Document, entries []resource.Entry, now time.Time) []Held {
 	out := make([]Held, 0, len(entries))
 	known := map[[3]string]int{} // the newest attempt's place, by node, kind and name
@@ -49,8 +50,11 @@ func HeldBy(d *run.Document, entries []resource.Entry, now time.Time) []Held {
 		for i := range list {
 			r := &list[i]
 			if at, ok := known[[3]string{node, r.Kind, r.Name}]; ok {
-				if r.State == run.ResourceReleased {
+				switch {
+				case r.State == run.ResourceReleased:
 					out[at].State, out[at].Error = r.State, ""
+				case r.State == run.ResourceLeaked && out[at].State != run.ResourceReleased:
+					out[at].State = r.State
 				}
 				continue
 			}

@@ -70,6 +70,16 @@ func TestHeldByReadsLedgerAndDocumentAsOne(t *testing.T) {
 		require.Len(t, held, 4)
 	})
 
+	t.Run("WhatTheDocumentSaysHasLeakedHasUntilItIsReleased", func(t *testing.T) {
+		t.Parallel()
+		leaked := doc(func(d *run.Document) { d.Stages[0].Steps[0].Resources[0].State = run.ResourceLeaked })
+		state := func(ledger run.ResourceState) run.ResourceState {
+			return states(runs.HeldBy(leaked, []resource.Entry{entry("s/a", "lock", "deploy", 1, ledger)}, now))["s/a lock"]
+		}
+		require.Equal(t, run.ResourceLeaked, state(run.ResourceReleasing))
+		require.Equal(t, run.ResourceReleased, state(run.ResourceReleased))
+	})
+
 	t.Run("WhatARunHasNotGivenBackLongAfterItsEndIsLeaked", func(t *testing.T) {
 		t.Parallel()
 		port := []resource.Entry{entry("s/a", "port", "web", 1, run.ResourceHeld)}
