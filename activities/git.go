@@ -1,7 +1,6 @@
 package activities
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -32,13 +31,13 @@ func (s *Steps) clone(ctx context.Context, in PrepareInput, dir string) error {
 // git runs one git command as a process tree of the stage, so that it ends with
 // the stage and with the worker.
 func (s *Steps) git(ctx context.Context, owner Owner, dir string, args []string) error {
-	var said tail
+	said := &tail{most: maxSaid}
 	env := append([]string{
 		"HOME=" + s.Host.Dirs(owner.RunKey, owner.Node).Home, "GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_NOSYSTEM=1",
 	}, s.Environment...)
 	p, err := s.Proc.Start(ctx, proc.Job{
 		Node: processNode(owner.RunKey, run.StepNode(owner.Node, "(source)")), Argv: append([]string{"git"}, args...),
-		Dir: dir, Env: env, Stdout: &said, Stderr: &said, Grace: 5 * time.Second, DeadMan: 0,
+		Dir: dir, Env: env, Stdout: said, Stderr: said, Grace: 5 * time.Second, DeadMan: 0,
 	})
 	if err != nil {
 		return fmt.Errorf("source: starting git: %w", err)
@@ -70,19 +69,3 @@ func redactURL(args []string) string {
 	}
 	return "the source"
 }
-
-// tail keeps the end of what is written to it.
-type tail struct{ buf bytes.Buffer }
-
-const tailSize = 2 << 10
-
-// Write keeps p, or the end of it.
-func (t *tail) Write(p []byte) (int, error) {
-	t.buf.Write(p)
-	if over := t.buf.Len() - tailSize; over > 0 {
-		t.buf.Next(over)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string { return strings.ToValidUTF8(strings.TrimSpace(t.buf.String()), "?") }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -156,18 +155,14 @@ func (n *Notifier) command(ctx context.Context, in *NotifyInput, text []byte, va
 	if err := errors.Join(os.WriteFile(script, []byte(in.Notify.Command), 0o600), os.WriteFile(notice, text, 0o600)); err != nil {
 		return fmt.Errorf("writing the notice: %w", err)
 	}
-	env := environ{}
-	for _, kv := range n.cfg.Environment {
-		name, value, _ := strings.Cut(kv, "=")
-		env[name] = value
-	}
+	env := environOf(n.cfg.Environment)
 	env["HOME"], env["TMPDIR"] = dir, dir
 	env["BELAY_EVENT"], env["BELAY_NOTICE"] = in.Notice.Event, notice
 	env["BELAY_RUN_ID"], env["BELAY_RUN_KEY"], env["BELAY_PIPELINE"] = in.Notice.Run, in.Notice.RunKey, in.Notice.Pipeline
 	for _, v := range values {
 		env[v.Name()] = v.Reveal()
 	}
-	said := &tail{}
+	said := &tail{most: maxSaid}
 	out := mask.Writer(said)
 	res, err := n.run(ctx, proc.Job{
 		Node: "notify/" + in.Notice.RunKey, Argv: shellArgv("", script), Dir: dir, Env: env.list(),
@@ -177,7 +172,7 @@ func (n *Notifier) command(ctx context.Context, in *NotifyInput, text []byte, va
 		return fmt.Errorf("running the command of notify: %w", err)
 	}
 	if res.ExitCode != 0 {
-		return fmt.Errorf("the command of notify: %s; it said: %s", res, strings.TrimSpace(said.String()))
+		return fmt.Errorf("the command of notify: %s%s", res, said.said())
 	}
 	return nil
 }

@@ -168,11 +168,7 @@ func shellArgv(shell, script string) []string {
 // environment is what the process sees: the worker's allowed variables, the
 // step's place, its own variables, its secrets.
 func (a *attempt) environment() (environ, error) {
-	env := environ{}
-	for _, kv := range a.steps.Environment {
-		name, value, _ := strings.Cut(kv, "=")
-		env[name] = value
-	}
+	env := environOf(a.steps.Environment)
 	env["CI"], env["HOME"], env["TMPDIR"] = "true", a.dirs.Home, a.ownTemp()
 	env.add(a.in.Env)
 	env.add(a.in.Vars)
@@ -225,6 +221,16 @@ func loadSecrets(ctx context.Context, from secret.Provider, names []string) ([]s
 
 // environ is an environment by name.
 type environ map[string]string
+
+// environOf is an environment that is given as a process's is.
+func environOf(list []string) environ {
+	env := environ{}
+	for _, kv := range list {
+		name, value, _ := strings.Cut(kv, "=")
+		env[name] = value
+	}
+	return env
+}
 
 func (e environ) add(vars map[string]string) {
 	maps.Copy(e, vars)

@@ -7,13 +7,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"time"
 
 	"belay.run/internal/proc"
 	"belay.run/internal/resource"
 	"belay.run/internal/secret"
+	"belay.run/internal/workspace"
 )
 
 const (
@@ -22,7 +21,13 @@ const (
 	// releaseNodes begins the names of processes that release something: what
 	// ends the processes of a step is not to end them.
 	releaseNodes = "!release/"
+	// maxLastWords is how much of what a script said last its error keeps.
+	maxLastWords = 300
 )
+
+// ReleasesDir is where the release scripts of a host run, each in a directory of
+// its own. What a worker finds there when it starts was left by an earlier one.
+func ReleasesDir(host *workspace.Host) string { return filepath.Join(host.Dir(), "releases") }
 
 // scripts runs release scripts of custom resources, in an attempt or without.
 type scripts struct {
@@ -44,7 +49,11 @@ func (s *scripts) Release(ctx context.Context, e *resource.Entry, more map[strin
 	if e.Release == nil {
 		return errors.New("nothing is recorded that would release it")
 	}
-	dir, err := os.MkdirTemp(s.of.Host.Dir(), "release-")
+	base := ReleasesDir(s.of.Host)
+	if err := os.MkdirAll(base, 0o700); err != nil {
+		return fmt.Errorf("making a directory for a release script: %w", err)
+	}
+	dir, err := os.MkdirTemp(base, "release-")
 	if err != nil {
 		return fmt.Errorf("making a directory for a release script: %w", err)
 	}
@@ -57,18 +66,14 @@ func (s *scripts) Release(ctx context.Context, e *resource.Entry, more map[strin
 	if err != nil {
 		return fmt.Errorf("reading secrets for the release script: %w", err)
 	}
-	env := environ{}
-	for _, kv := range s.of.Environment {
-		name, value, _ := strings.Cut(kv, "=")
-		env[name] = value
-	}
+	env := environOf(s.of.Environment)
 	env["CI"], env["HOME"], env["TMPDIR"] = "true", dir, dir
 	env.add(e.Release.Env)
 	env.add(more)
 	for _, v := range values {
 		env[v.Name()] = v.Reveal()
 	}
-	said := &lastWords{}
+	said := &tail{most: maxLastWords}
 	out, errOut := mask.Writer(io.MultiWriter(said, orNowhere(s.out))), mask.Writer(io.MultiWriter(said, orNowhere(s.errOut)))
 	res, err := s.run(ctx, dir, e, env, out, errOut)
 	if err := errors.Join(err, out.Close(), errOut.Close()); err != nil && !errors.Is(err, proc.ErrOutput) {
@@ -78,7 +83,7 @@ func (s *scripts) Release(ctx context.Context, e *resource.Entry, more map[strin
 		return context.Cause(ctx)
 	}
 	if res.ExitCode != 0 {
-		return fmt.Errorf("release: %s%s", res, said)
+		return fmt.Errorf("release: %s%s", res, said.said())
 	}
 	return nil
 }
@@ -104,34 +109,4 @@ func orNowhere(w io.Writer) io.Writer {
 		return io.Discard
 	}
 	return w
-}
-
-// lastWords keeps the end of what a script printed, for its error.
-type lastWords struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-// maxLastWords is how much of it is kept.
-const maxLastWords = 300
-
-func (l *lastWords) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = append(l.text, p...)
-	if extra := len(l.text) - maxLastWords; extra > 0 {
-		l.text = append(l.text[:0], l.text[extra:]...)
-	}
-	return len(p), nil
-}
-
-// String is what was said, as it stands at the end of an error.
-func (l *lastWords) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	text := strings.ToValidUTF8(strings.TrimSpace(string(l.text)), "")
-	if text == "" {
-		return ""
-	}
-	return "; it said: " + text
 }

@@ -70,16 +70,22 @@ func (w *Worker) tendJanitorUntil(ctx context.Context) {
 }
 
 // newNotifier makes what tells people of leaks. Its commands run in a directory
-// of their own; what an earlier worker left there goes.
+// of their own.
 func (w *Worker) newNotifier(environ []string) *activities.Notifier {
 	dir := filepath.Join(w.host.Dir(), "notices")
-	if err := os.RemoveAll(dir); err != nil {
-		w.log.Warn("could not remove what an earlier worker left", zap.Error(err))
-	}
+	w.clear(dir)
 	return activities.NewNotifier(activities.NotifierConfig{
 		Client: w.deps.temporal.Client, Namespace: w.deps.temporal.Namespace, Proc: w.deps.processes, Dir: dir,
 		Secrets: w.deps.secrets, Environment: environ, Logger: w.log,
 	})
+}
+
+// clear removes a directory in which nothing outlives its worker, with what an
+// earlier one left there.
+func (w *Worker) clear(dir string) {
+	if err := os.RemoveAll(dir); err != nil {
+		w.log.Warn("could not remove what an earlier worker left", zap.Error(err))
+	}
 }
 
 // announce says under which queue this host is found since this boot, so that

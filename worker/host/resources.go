@@ -19,6 +19,7 @@ func (w *Worker) newResources(ctx context.Context, environ []string) (*activitie
 	if err != nil {
 		return nil, err
 	}
+	w.clear(activities.ReleasesDir(w.host))
 	s, t := w.cfg.Settings, w.deps.temporal
 	if w.once.claims != nil {
 		// Asked before anybody holds a lock, a Redis that is new is not taken
