@@ -29,6 +29,9 @@ type Book struct {
 // what it is about must not be acquired.
 func (b *Book) Note(ctx context.Context, e *Entry, state run.ResourceState) error {
 	e.State, e.Since = state, time.Now().UTC()
+	if e.Acquired.IsZero() {
+		e.Acquired = e.Since
+	}
 	b.noteInLedger(ctx, e)
 	if b.Records == nil {
 		return nil

@@ -55,8 +55,10 @@ type Entry struct {
 	Release *Command `json:"release,omitempty"`
 	// Provider is who issued a credential.
 	Provider string `json:"provider,omitempty"`
-	// Since is when it came to this state.
-	Since time.Time `json:"since"`
+	// Since is when it came to this state, Acquired when it was first written
+	// down: what was acquired last is released first.
+	Since    time.Time `json:"since"`
+	Acquired time.Time `json:"acquired,omitzero"`
 	// Attempts is how often its release was tried, Error why the last one
 	// failed.
 	Attempts int    `json:"attempts,omitempty"`

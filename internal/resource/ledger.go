@@ -19,13 +19,15 @@ import (
 // The keys of the ledger in Redis.
 //
 //	belay:ledger:{<run key>}  hash: an entry a resource, by its key, as JSON; and
-//	                          under !status the state in which the run is
-//	                          confirmed to have ended
+//	                          under !open how many are not released, under
+//	                          !status the state in which the run is confirmed
+//	                          to have ended
 //	belay:ledgers             sorted set: the runs with something not released,
 //	                          by the time at which that was first seen
 const (
 	ledgerPrefix = "belay:ledger:{"
 	ledgersKey   = "belay:ledgers"
+	openField    = "!open"
 	statusField  = "!status"
 )
 
@@ -67,15 +69,15 @@ func ledgerKey(runKey string) string {
 //	Returns how many of the run are not released.
 var noteScript = redis.NewScript(`
 local old = redis.call('HGET', KEYS[1], ARGV[1])
-if not (old and ARGV[3] ~= 'acquiring' and cjson.decode(old).state == 'released') then
+local was = old and cjson.decode(old).state or 'none'
+if was ~= 'released' or ARGV[3] == 'acquiring' then
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+  local function open(state) return state ~= 'released' and state ~= 'none' and 1 or 0 end
+  redis.call('HINCRBY', KEYS[1], '!open', open(ARGV[3]) - open(was))
 end
-` + countOpen + `
+local open = tonumber(redis.call('HGET', KEYS[1], '!open') or 0)
 if open > 0 then redis.call('PERSIST', KEYS[1]) else redis.call('PEXPIRE', KEYS[1], ARGV[4]) end
 return open`)
-
-// openScript counts what a run has not released.
-var openScript = redis.NewScript(countOpen + ` return open`)
 
 // confirmScript writes the final state of a run.
 //
@@ -83,16 +85,9 @@ var openScript = redis.NewScript(countOpen + ` return open`)
 //	ARGV    -> the state, ms to keep what is over
 var confirmScript = redis.NewScript(`
 redis.call('HSET', KEYS[1], '!status', ARGV[1])
-` + countOpen + `
+local open = tonumber(redis.call('HGET', KEYS[1], '!open') or 0)
 if open == 0 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return open`)
-
-const countOpen = `
-local open, all = 0, redis.call('HGETALL', KEYS[1])
-for i = 1, #all, 2 do
-  if string.sub(all[i], 1, 1) ~= '!' and cjson.decode(all[i + 1]).state ~= 'released' then open = open + 1 end
-end
-`
 
 // Note writes an entry in its present state. It is called before each acquire
 // and at each change after.
@@ -127,9 +122,12 @@ func (l *Ledger) index(ctx context.Context, runKey string, open int, at time.Tim
 		if err := l.rdb.ZRem(ctx, ledgersKey, runKey).Err(); err != nil {
 			return err
 		}
-		var err error
-		if open, err = openScript.Run(ctx, l.rdb, []string{ledgerKey(runKey)}).Int(); err != nil || open == 0 {
+		open, err := l.rdb.HGet(ctx, ledgerKey(runKey), openField).Int()
+		if err != nil && !errors.Is(err, redis.Nil) {
 			return err
+		}
+		if open == 0 {
+			return nil
 		}
 	}
 	return l.rdb.ZAddNX(ctx, ledgersKey, redis.Z{Score: float64(at.UnixMilli()), Member: runKey}).Err()
@@ -147,6 +145,7 @@ func (l *Ledger) Of(ctx context.Context, runKey string) ([]Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the ledger of run %s: %w", runKey, err)
 	}
+	delete(all, openField)
 	delete(all, statusField)
 	out := make([]Entry, 0, len(all))
 	var errs []error

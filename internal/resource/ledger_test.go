@@ -2,6 +2,7 @@ package resource_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -87,6 +88,36 @@ func TestLedgerConfirmsTheEndOfARun(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, got, 1)
 	})
+}
+
+// However states follow one another, a run is in the index exactly as long as
+// something of it is not released.
+func TestLedgerCountsWhatIsOpen(t *testing.T) {
+	t.Parallel()
+	l := resource.NewLedger(redistest.Start(t).Client(t))
+	states := []run.ResourceState{
+		run.ResourceAcquiring, run.ResourceHeld, run.ResourceReleasing, run.ResourceReleased, run.ResourceReleased, run.ResourceLeaked,
+	}
+	const seed = 7
+	random := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // the same each time
+	empty := 0
+	for range 500 {
+		e := entry("r", fmt.Sprintf("s/%d", random.IntN(3)), 1, states[random.IntN(len(states))])
+		require.NoError(t, l.Note(t.Context(), e))
+		all, err := l.Of(t.Context(), "r")
+		require.NoError(t, err)
+		open := 0
+		for _, e := range all {
+			if e.Open() {
+				open++
+			}
+		}
+		require.Len(t, unreleased(t, l), open)
+		if open == 0 {
+			empty++
+		}
+	}
+	require.Positive(t, empty)
 }
 
 // Steps of one run end and begin at once: the index must not lose the run.

@@ -93,6 +93,6 @@ func (r *Records) All() ([]Entry, error) {
 		}
 		out = append(out, e)
 	}
-	slices.SortStableFunc(out, func(a, b Entry) int { return b.Since.Compare(a.Since) })
+	slices.SortStableFunc(out, func(a, b Entry) int { return b.Acquired.Compare(a.Acquired) })
 	return out, errors.Join(errs...)
 }
