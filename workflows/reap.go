@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -144,10 +145,14 @@ func tell(ctx workflow.Context, who *spec.Notify, notice activities.Notice, even
 	var notifier *activities.Notifier
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, notifyOptions()), notifier.Notify,
 		activities.NotifyInput{Notify: who, Notice: notice}).Get(ctx, nil)
-	if err != nil {
-		return fmt.Sprintf("nobody could be told of what is %s: %v", event, err)
+	if err == nil {
+		return ""
 	}
-	return ""
+	why := err.Error()
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
+		why = app.Message() // without what Temporal says around it
+	}
+	return fmt.Sprintf("nobody could be told of what is %s: %s", event, why)
 }
 
 // confirm writes down that nothing is left.

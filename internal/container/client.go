@@ -15,6 +15,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"belay.run/internal/pause"
+	"belay.run/internal/proc"
 )
 
 // Exit codes of a client whose container did not end by itself: as of a shell
@@ -201,7 +202,7 @@ func (h *holder) overLimit(ctx context.Context, id string, code int) error {
 type memoryError struct{ limit int64 }
 
 func (e *memoryError) Error() string {
-	return fmt.Sprintf("the container needed more than its %d bytes of memory", e.limit)
+	return fmt.Sprintf("the container needed more than its %s of memory", proc.Bytes(e.limit))
 }
 
 // await waits for the end of the container, which it brings about when stop

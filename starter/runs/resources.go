@@ -24,7 +24,7 @@ type Held struct {
 	State   run.ResourceState `json:"state"`
 	// Attempts is how often its release was tried.
 	Attempts int        `json:"attempts"`
-	Since    *time.Time `json:"since"`
+	Since    *time.Time `json:"since,omitempty"`
 	ID       string     `json:"id,omitempty"`
 	Host     string     `json:"host,omitempty"`
 	Error    string     `json:"error,omitempty"`
