@@ -95,7 +95,7 @@ func (r *Resources) known(ctx context.Context, in *ReleaseInput) []resource.Entr
 			add(slices.DeleteFunc(in.Declared, func(e resource.Entry) bool { return err == nil && e.Host == r.Host.ID() }))
 		}
 	}
-	slices.SortStableFunc(all, func(a, b resource.Entry) int { return b.Since.Compare(a.Since) })
+	slices.SortStableFunc(all, func(a, b resource.Entry) int { return b.Acquired.Compare(a.Acquired) })
 	return all
 }
 

@@ -208,7 +208,7 @@ func TestOneThatHangsLeavesTheOthersTheirTime(t *testing.T) {
 		e := resource.Entry{
 			Owner: resource.Owner{RunKey: "k1", WorkflowID: "w", Node: "build/s", Attempt: 1}, Kind: resource.KindCustom,
 			Name: fmt.Sprint("r", i), Scope: resource.ScopeStep, State: run.ResourceHeld, Host: h.resources.Host.ID(),
-			Since: time.Now().Add(-time.Duration(i) * time.Hour), Release: &resource.Command{Script: script},
+			Acquired: time.Now().Add(-time.Duration(i) * time.Hour), Release: &resource.Command{Script: script},
 		}
 		require.NoError(t, h.resources.Records.Note(&e))
 	}
@@ -219,6 +219,27 @@ func TestOneThatHangsLeavesTheOthersTheirTime(t *testing.T) {
 	require.Len(t, got, 2)
 	require.FileExists(t, trace)
 	require.NoError(t, ctx.Err(), "it can still be told what became of them")
+}
+
+// The order stays the same however often it is tried: what was acquired last may
+// need what was acquired before.
+func TestEachTryReleasesTheLastAcquiredFirst(t *testing.T) {
+	t.Parallel()
+	h := setup(t, nil)
+	trace := filepath.Join(t.TempDir(), "trace")
+	res, err := h.run(t, h.input("true", holding(
+		custom("first", "true", "echo first >> "+trace+"; exit 1"), custom("second", "true", "echo second >> "+trace+"; exit 1"),
+	)))
+	require.NoError(t, err, "the step has done its work")
+	for range 2 {
+		_, err = h.env.ExecuteActivity(h.resources.ReleaseResources, activities.ReleaseInput{Entries: res.Unreleased})
+		require.NoError(t, err)
+		_, err = activities.ReleaseHere(t.Context(), h.resources, "k1", "build")
+		require.NoError(t, err)
+	}
+	text, err := os.ReadFile(trace)
+	require.NoError(t, err)
+	require.Equal(t, strings.Repeat("second\nfirst\n", 5), string(text))
 }
 
 // What has leaked stays so while others go on trying.
