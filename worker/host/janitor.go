@@ -30,23 +30,8 @@ const (
 	catchUp = 10 * time.Second
 )
 
-// tendJanitor has the janitor scheduled and counts what is leaked, until the
-// returned function is called.
-func (w *Worker) tendJanitor() (stop func() error) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		w.tendJanitorUntil(ctx)
-	}()
-	return func() error {
-		cancel(errStopped)
-		<-done
-		return nil
-	}
-}
-
-func (w *Worker) tendJanitorUntil(ctx context.Context) {
+// tendJanitor has the janitor scheduled and counts what is leaked, until ctx ends.
+func (w *Worker) tendJanitor(ctx context.Context) {
 	tick := time.NewTicker(tendJanitorEvery)
 	defer tick.Stop()
 	scheduled, said := w.cfg.Settings.Janitor == 0, false

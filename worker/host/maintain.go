@@ -17,14 +17,17 @@ const (
 	sweepDraining = 3 * time.Second
 )
 
-// maintain sweeps at once and then now and then, and looks at the services,
-// until the returned function is called.
-func (w *Worker) maintain() (stop func() error) {
+// errStopped is why things end when the worker does.
+var errStopped = errors.New("the worker stopped")
+
+// background runs what a worker does beside its work, until the function that it
+// returns is called, which waits for the end of that.
+func background(f func(context.Context)) (stop func() error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w.maintainUntil(ctx)
+		f(ctx)
 	}()
 	return func() error {
 		cancel(errStopped)
@@ -33,10 +36,9 @@ func (w *Worker) maintain() (stop func() error) {
 	}
 }
 
-// errStopped is why things end when the worker does.
-var errStopped = errors.New("the worker stopped")
-
-func (w *Worker) maintainUntil(ctx context.Context) {
+// maintain sweeps at once and then now and then, and looks at the services, until
+// ctx ends.
+func (w *Worker) maintain(ctx context.Context) {
 	look, sweep := time.NewTicker(lookEvery), time.NewTicker(sweepDraining)
 	defer look.Stop()
 	defer sweep.Stop()

@@ -51,26 +51,12 @@ func (w *Worker) openOnce() error {
 		claims: claims, audit: o.audit, host: w.ID(), rdb: rdb, log: w.log.Named("dedup"),
 		alive: liveness.New(w.deps.temporal.Client, w.deps.temporal.Namespace).Ask, swept: w.metrics.Swept,
 	}
-	w.onStop(w.tendOnce())
+	w.onStop(background(w.tendOnce))
 	return nil
 }
 
-// tendOnce flushes and sweeps until the returned function is called.
-func (w *Worker) tendOnce() (stop func() error) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		w.tendOnceUntil(ctx)
-	}()
-	return func() error {
-		cancel(errStopped)
-		<-done
-		return nil
-	}
-}
-
-func (w *Worker) tendOnceUntil(ctx context.Context) {
+// tendOnce flushes and sweeps until ctx ends.
+func (w *Worker) tendOnce(ctx context.Context) {
 	flush, sweep := time.NewTicker(flushEvery), time.NewTicker(claimSweepEvery)
 	defer flush.Stop()
 	defer sweep.Stop()
