@@ -45,7 +45,7 @@ var closedAt = time.Date(2026, 1, 31, 15, 0, 0, 0, time.UTC)
 type connection struct {
 	client.Client
 
-	service *temporal
+	service workflowservice.WorkflowServiceClient
 }
 
 // WorkflowService is the frontend.

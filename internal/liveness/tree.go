@@ -11,8 +11,8 @@ import (
 	"belay.run/internal/run"
 )
 
-// maxStages bounds the stages of one run that are looked at.
-const maxStages = 1000
+// page is how many stages of a run are read at once.
+const page = 1000
 
 // Tree is what Temporal knows of a run and of its stages.
 type Tree struct {
@@ -64,16 +64,23 @@ func (a *Asker) Tree(ctx context.Context, owner dedup.Owner) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A stage that comes to its end publishes how, before it closes.
-	resp, err := a.client.WorkflowService().ListWorkflowExecutions(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: a.namespace, PageSize: maxStages,
+	tree := &Tree{Run: last}
+	query := &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: a.namespace, PageSize: page,
+		// A stage that comes to its end publishes how, before it closes.
 		Query: "WorkflowId STARTS_WITH " + quote(run.ChildID(owner.WorkflowID, owner.RunKey, "")) +
 			" AND BelayStatus IN ('" + string(run.Running) + "', '" + string(run.Pending) + "', '" + string(run.Cancelling) + "')",
-	})
-	if err != nil {
-		return nil, fmt.Errorf("looking for the stages of run %s: %w", owner.WorkflowID, err)
 	}
-	return &Tree{Run: last, Stages: resp.GetExecutions()}, nil
+	for {
+		resp, err := a.client.WorkflowService().ListWorkflowExecutions(ctx, query)
+		if err != nil {
+			return nil, fmt.Errorf("looking for the stages of run %s: %w", owner.WorkflowID, err)
+		}
+		tree.Stages = append(tree.Stages, resp.GetExecutions()...)
+		if query.NextPageToken = resp.GetNextPageToken(); len(query.NextPageToken) == 0 {
+			return tree, nil
+		}
+	}
 }
 
 // Describe is what Temporal knows of one workflow, of its newest execution where
