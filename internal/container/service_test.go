@@ -126,13 +126,13 @@ func TestServices(t *testing.T) {
 // not before a container that wants one is started.
 func withoutInit(t *testing.T, k *kit) (address string) {
 	t.Helper()
-	real := strings.TrimPrefix(k.engine.Address, "unix://")
+	socket := strings.TrimPrefix(k.engine.Address, "unix://")
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: "engine"}) },
 		Transport: &http.Transport{
 			DisableKeepAlives: true,
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return (&net.Dialer{}).DialContext(ctx, "unix", real)
+				return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 			},
 		},
 	}

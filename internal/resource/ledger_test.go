@@ -99,7 +99,7 @@ func TestLedgerCountsWhatIsOpen(t *testing.T) {
 		run.ResourceAcquiring, run.ResourceHeld, run.ResourceReleasing, run.ResourceReleased, run.ResourceReleased, run.ResourceLeaked,
 	}
 	const seed = 7
-	random := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // the same each time
+	random := rand.New(rand.NewPCG(seed, seed))
 	empty := 0
 	for range 500 {
 		e := entry("r", fmt.Sprintf("s/%d", random.IntN(3)), 1, states[random.IntN(len(states))])
