@@ -178,11 +178,11 @@ func (h *holder) start(stop context.Context, init bool) (string, *output, error)
 	return made.ID, out, nil
 }
 
-// overLimit is the error of a container that ended because it had too little
-// memory. The engine may learn of that after the end. Of one that was to end
-// nobody asks.
+// overLimit is the error of a container in which something ended because it had too
+// little memory. The engine may learn of that after the end: where the exit code
+// hints at it, it is given time. Of a container that was to end nobody asks.
 func (h *holder) overLimit(ctx context.Context, id string, code int) error {
-	if code != exitKilled || h.job.Limits.Memory == 0 {
+	if h.job.Limits.Memory == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, oomBound)
@@ -192,7 +192,7 @@ func (h *holder) overLimit(ctx context.Context, id string, code int) error {
 		if err == nil && got.Container.State != nil && got.Container.State.OOMKilled {
 			return &memoryError{h.job.Limits.Memory}
 		}
-		if pause.For(ctx, look) != nil {
+		if code != exitKilled || pause.For(ctx, look) != nil {
 			return nil // the exit code has to say it
 		}
 	}

@@ -160,10 +160,11 @@ func TestClient(t *testing.T) {
 	t.Run("SaysThatItWasOverItsMemory", func(t *testing.T) {
 		t.Parallel()
 		k := setup(t)
-		_, code, report := k.run(t, k.job(t, "build/s", "tail /dev/zero", func(j *container.Job) { j.Limits.Memory = 16 << 20 }))
-		require.NotZero(t, code)
-		require.Equal(t, container.FaultMemory, report.Fault)
-		require.Contains(t, report.Message, "16777216")
+		for _, script := range []string{"tail /dev/zero", "tail /dev/zero | cat"} {
+			_, _, report := k.run(t, k.job(t, "build/s", script, func(j *container.Job) { j.Limits.Memory = 16 << 20 }))
+			require.Equal(t, container.FaultMemory, report.Fault, "%s: whatever exit code it leaves", script)
+			require.Contains(t, report.Message, "16MiB")
+		}
 	})
 
 	t.Run("SaysWhatIsWrongWithTheFile", func(t *testing.T) {
