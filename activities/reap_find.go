@@ -23,6 +23,9 @@ const (
 	// lookBack is how long ago a run may have closed that nobody has confirmed.
 	// The ledger keeps a confirmation as long.
 	lookBack = 7 * 24 * time.Hour
+	// hearWithin is how long the stages of a closed run have to hear of it from
+	// Temporal, before somebody else is to ask them to end.
+	hearWithin = time.Minute
 	// firstRetry and lastRetry bound how long the janitor waits before it tries
 	// once more what could not be released; freeTries is how often it has been
 	// tried by then.
@@ -199,7 +202,13 @@ func (r *Reaper) due(ctx context.Context, c *candidate, eager bool) (due bool, n
 		return false, fmt.Sprintf("whether %s is closed is not known: %v", c.owner.WorkflowID, answer.Err), nil
 	}
 	if answer.Alive {
-		return false, "", nil
+		deaf, err := r.unheard(ctx, c.owner)
+		if err != nil {
+			return false, fmt.Sprintf("whether the stages of %s are to end is not known: %v", c.owner.WorkflowID, err), nil
+		}
+		if !deaf {
+			return false, "", nil
+		}
 	}
 	last, err := r.alive.Describe(ctx, run.ReapID(c.owner.RunKey, ""), "")
 	switch {
@@ -214,6 +223,28 @@ func (r *Reaper) due(ctx context.Context, c *candidate, eager bool) (due bool, n
 		return last.GetCloseTime().AsTime().Before(c.closed), "", nil
 	}
 	return eager || time.Since(last.GetCloseTime().AsTime()) >= patienceAfter(c.tries), "", nil
+}
+
+// unheard reports whether a run that closed a while ago has a stage that goes on,
+// and that nobody has asked to end.
+func (r *Reaper) unheard(ctx context.Context, owner Owner) (bool, error) {
+	tree, err := r.alive.Tree(ctx, claimOwner(owner))
+	if err != nil || tree.RunOpen() || time.Since(tree.Run.GetCloseTime().AsTime()) < hearWithin {
+		return false, err
+	}
+	for _, s := range tree.OpenStages() {
+		exec := s.GetExecution()
+		d, err := r.cfg.Client.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
+			Namespace: r.cfg.Namespace, Execution: exec,
+		})
+		if err != nil {
+			return false, fmt.Errorf("asking whether %s is to end: %w", exec.GetWorkflowId(), err)
+		}
+		if liveness.Open(d.GetWorkflowExecutionInfo()) && !d.GetWorkflowExtendedInfo().GetCancelRequested() {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // confirmed reports whether somebody has confirmed that nothing is left of a run.

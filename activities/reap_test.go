@@ -41,6 +41,8 @@ type execution struct {
 	status    enumspb.WorkflowExecutionStatus
 	published run.Status
 	closed    time.Time
+	// asked: it was asked to cancel.
+	asked bool
 }
 
 // connection is the part of the client that is asked.
@@ -73,7 +75,9 @@ func (x *executions) DescribeWorkflowExecution(_ context.Context, r *workflowser
 	defer x.mu.Unlock()
 	for _, e := range slices.Backward(x.all) {
 		if e.id == r.GetExecution().GetWorkflowId() && (r.GetExecution().GetRunId() == "" || r.GetExecution().GetRunId() == e.runID) {
-			return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: x.info(e)}, nil
+			return &workflowservice.DescribeWorkflowExecutionResponse{
+				WorkflowExecutionInfo: x.info(e), WorkflowExtendedInfo: &workflowpb.WorkflowExecutionExtendedInfo{CancelRequested: e.asked},
+			}, nil
 		}
 	}
 	return nil, serviceerror.NewNotFound("no such workflow")
@@ -190,12 +194,24 @@ func TestFindClosed(t *testing.T) {
 		t.Parallel()
 		r := reap(t, false,
 			execution{id: "open", runID: "open", status: opened, published: run.Running},
-			execution{id: "unwinding", runID: "unwinding", status: terminated, published: run.Running, closed: ago(time.Minute)},
-			execution{id: "unwinding/unwinding/s", runID: "s", status: opened, published: run.Running},
+			execution{id: "unwinding", runID: "unwinding", status: terminated, published: run.Running, closed: ago(time.Hour)},
+			execution{id: "unwinding/unwinding/s", runID: "s", status: opened, published: run.Running, asked: true},
+			execution{id: "just-now", runID: "just-now", status: terminated, published: run.Running, closed: ago(time.Second)},
+			execution{id: "just-now/just-now/s", runID: "s", status: opened, published: run.Running},
 		)
 		r.holds(t, "open", run.ResourceHeld, 0)
 		r.holds(t, "unwinding", run.ResourceHeld, 0)
 		require.Empty(t, names(r.find(t, all)))
+	})
+
+	t.Run("FindsRunsWhoseStagesHaveNotHeard", func(t *testing.T) {
+		t.Parallel()
+		r := reap(t, false,
+			execution{id: "cut", runID: "cut", status: terminated, published: run.Running, closed: ago(time.Hour)},
+			execution{id: "cut/cut/s", runID: "s", status: opened, published: run.Running, asked: true},
+			execution{id: "cut/cut/t", runID: "t", status: opened, published: run.Running},
+		)
+		require.Equal(t, []string{"cut"}, names(r.find(t, all)))
 	})
 
 	t.Run("FindsWhatWasTerminatedAndWhatHoldsSomething", func(t *testing.T) {
