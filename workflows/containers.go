@@ -45,7 +45,7 @@ func (s *stage) evaluateServices() ([]spec.Service, error) {
 	scope := s.scope()
 	out := make([]spec.Service, len(s.spec.Services))
 	for i, service := range s.spec.Services {
-		env, err := evaluate(service.Env, scope, "env")
+		env, err := evaluate(service.Env, scope)
 		if err != nil {
 			return nil, fmt.Errorf("the service %s: %w", service.Name, err)
 		}

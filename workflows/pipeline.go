@@ -103,7 +103,7 @@ func (p *pipeline) freeze(ctx workflow.Context) *run.Cause {
 	}
 	p.doc.Pipeline, p.doc.Inputs = p.plan.Name, p.plan.Inputs
 	p.layOut()
-	if p.env, err = evaluate(p.plan.Env, p.scope(nil), "env"); err != nil {
+	if p.env, err = evaluate(p.plan.Env, p.scope(nil)); err != nil {
 		return &run.Cause{Trigger: run.TriggerInvalid, Message: err.Error()}
 	}
 	if err := p.newClaim(ctx); err != nil {

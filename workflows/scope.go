@@ -93,7 +93,7 @@ func (s *stage) evaluateEnv() error {
 	if s.env == nil {
 		s.env = map[string]string{}
 	}
-	env, err := evaluate(s.spec.Env, s.scope(), "env")
+	env, err := evaluate(s.spec.Env, s.scope())
 	if err != nil {
 		return err
 	}

@@ -168,7 +168,7 @@ func (s *stage) stepInput(st *spec.Step, doc *run.Step) (activities.StepInput, e
 	in := activities.StepInput{Owner: s.owner, Node: doc.Node, Step: *st, Vars: s.vars(st)}
 	in.Step.Env, in.Step.When, in.Step.Dedup = nil, nil, nil
 	scope := s.scope()
-	env, err := evaluate(st.Env, scope, "env")
+	env, err := evaluate(st.Env, scope)
 	if err != nil {
 		return in, err
 	}
@@ -211,13 +211,13 @@ func (s *stage) vars(st *spec.Step) map[string]string {
 	return vars
 }
 
-// evaluate evaluates every template of a map, in the order of its keys.
-func evaluate(templates map[string]string, scope expr.Scope, what string) (map[string]string, error) {
+// evaluate evaluates the templates of an env, in the order of its keys.
+func evaluate(templates map[string]string, scope expr.Scope) (map[string]string, error) {
 	out := make(map[string]string, len(templates))
 	for _, k := range slices.Sorted(maps.Keys(templates)) {
 		v, err := expr.String(templates[k], scope)
 		if err != nil {
-			return nil, fmt.Errorf("%s.%s: %w", what, k, err)
+			return nil, fmt.Errorf("env.%s: %w", k, err)
 		}
 		out[k] = v
 	}
