@@ -236,13 +236,15 @@ func (s *stage) lostWorkspace() {
 
 // gaveWorkspace notes what became of the workspace on a host, and with it of what
 // steps left there: processes are ended, and directories removed, before it goes.
+// A stage that began again on the same host gives back what it lost there, too.
 func (s *stage) gaveWorkspace(why string) {
 	state := run.ResourceReleased
 	if why != "" {
 		state = run.ResourceLeaked
 	}
 	settle := func(r *run.Resource) {
-		if r.State == run.ResourceHeld || r.State == run.ResourceReleasing {
+		lost := r.State == run.ResourceLeaked && r.Kind == resource.KindWorkspace && r.Name == s.host.Host
+		if r.State == run.ResourceHeld || r.State == run.ResourceReleasing || (lost && why == "") {
 			r.State, r.Error, r.Attempts = state, why, r.Attempts+1
 		}
 	}

@@ -209,7 +209,7 @@ func (s *stage) fail(cause *run.Cause) {
 func (s *stage) startOver(rerun int) {
 	s.doc.Notes = append(s.doc.Notes, fmt.Sprintf("the worker of host %s was lost; begun again (%d of %d)",
 		s.host.Host, rerun+1, maxReruns))
-	s.lostWorkspace()
+	s.gaveWorkspace(fmt.Sprintf("the worker of host %s was lost: the host gives it back when the stage has ended", s.host.Host))
 	s.host, s.hostLost, s.again, s.blocked, s.failed, s.rollback = nil, false, false, nil, failure{}, false
 	s.outputBytes = 0
 	s.outputs, s.groups = map[string]map[string]string{}, map[string]run.Status{}

@@ -117,6 +117,9 @@ func TestStageHost(t *testing.T) {
 		require.Len(t, filter(b.world.all(), "run s/a"), 2)
 		require.Len(t, filter(b.world.all(), "bind s"), 2)
 		require.NotEmpty(t, doc.Stages[0].Notes)
+		for _, r := range doc.Stages[0].Resources {
+			require.Equal(t, run.ResourceReleased, r.State, "it came back to the same host: %v", r)
+		}
 	})
 
 	// A stage that would begin again, and does not: its finally steps run.

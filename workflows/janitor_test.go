@@ -1,0 +1,53 @@
+package workflows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+
+	"belay.run/activities"
+	"belay.run/internal/resource"
+)
+
+func TestJanitor(t *testing.T) {
+	t.Parallel()
+
+	pass := func(t *testing.T, env *testsuite.TestWorkflowEnvironment) *activities.JanitorResult {
+		t.Helper()
+		env.ExecuteWorkflow(activities.JanitorWorkflow, activities.JanitorInput{})
+		require.True(t, env.IsWorkflowCompleted())
+		require.NoError(t, env.GetWorkflowError())
+		var res activities.JanitorResult
+		require.NoError(t, env.GetWorkflowResult(&res))
+		return &res
+	}
+
+	t.Run("ReleasesWhatEachRunLeft", func(t *testing.T) {
+		t.Parallel()
+		env, r := reaper(t)
+		r.found.Runs = []activities.Owner{reapInput("a").Owner, reapInput("b").Owner, reapInput("c").Owner}
+		r.found.More = true
+		r.left["a"] = activities.Remains{Entries: []resource.Entry{held("a", "s/a", "lock", "l", resource.ScopeStep)}}
+		r.left["b"] = activities.Remains{Entries: []resource.Entry{held("b", "s/a", "lock", "stuck", resource.ScopeStep)}}
+		r.closed["c"] = activities.Closed{Open: true}
+		r.refuses["stuck"] = 9
+		res := pass(t, env)
+		require.Equal(t, 1, res.Released)
+		require.Equal(t, 1, res.Leaked)
+		require.True(t, res.More)
+		require.Len(t, res.Runs, 2, "the run that is open is none of the janitor's")
+		require.Empty(t, res.UnderWay)
+		require.Contains(t, r.all(), "confirm a cancelled")
+		require.NotContains(t, r.all(), "confirm b cancelled")
+	})
+
+	t.Run("DoesNotWaitForWhatTakesLong", func(t *testing.T) {
+		t.Parallel()
+		env, r := reaper(t)
+		r.found.Runs = []activities.Owner{reapInput("slow").Owner}
+		env.OnWorkflow(activities.ReapWorkflow, anything, anything).After(time.Hour).Return(&activities.ReapResult{}, nil)
+		require.Equal(t, []string{"id-slow"}, pass(t, env).UnderWay)
+	})
+}
