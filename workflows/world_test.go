@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -55,9 +56,13 @@ func (w *world) all() []string {
 
 func (w *world) Plan(context.Context, activities.PlanInput) (*spec.Plan, error) { return w.plan, nil }
 
-func (w *world) CancelCause(context.Context, activities.CauseInput) (*activities.CancelCause, error) {
+// CancelCause tells a stage, whose id is made of its pipeline's, that it was
+// cancelled by that, as its history would.
+func (w *world) CancelCause(_ context.Context, in activities.CauseInput) (*activities.CancelCause, error) {
 	w.note("cause")
-	return &w.cause, nil
+	cause := w.cause
+	cause.FromParent = cause.FromParent || strings.Contains(in.WorkflowID, "/")
+	return &cause, nil
 }
 
 func (w *world) ClaimRun(_ context.Context, in activities.ClaimRunInput) (*activities.ClaimResult, error) {
