@@ -22,6 +22,7 @@ import (
 	"belay.run/internal/container"
 	"belay.run/internal/logs"
 	"belay.run/internal/proc"
+	"belay.run/internal/redistest"
 	"belay.run/internal/run"
 	"belay.run/internal/secret"
 	"belay.run/internal/spec"
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 	if code, was := container.RunAsClient(os.Args, os.Stdout, os.Stderr); was {
 		os.Exit(code)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Redialing())
 }
 
 // host is a real host in a folder of the test: real processes, real logs.

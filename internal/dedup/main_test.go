@@ -5,11 +5,13 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"belay.run/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
 	if os.Getenv("TEST_MAIN") == "race" {
 		os.Exit(racing())
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Redialing())
 }

@@ -13,7 +13,7 @@ import (
 	"belay.run/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Redialing()) }
 
 func TestQuantiles(t *testing.T) {
 	t.Parallel()

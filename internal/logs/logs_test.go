@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"belay.run/internal/logs"
+	"belay.run/internal/redistest"
 	"belay.run/internal/store"
 )
 
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("TEST_MAIN") == "writer" {
 		writeForever()
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Redialing())
 }
 
 const runKey = "0198c0de-0000-7000-8000-000000000000"

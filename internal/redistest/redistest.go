@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
 
 // patience is how long a server may take to answer after its start.
@@ -136,4 +137,10 @@ func (s *Server) Stop(t testing.TB) {
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	require.NoError(t, s.run(t))
+}
+
+// Redialing is what goleak is to let pass where a server was stopped under a
+// client: for a second after that is closed go-redis may still wait to dial again.
+func Redialing() goleak.Option {
+	return goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
 }

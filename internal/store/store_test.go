@@ -25,7 +25,7 @@ import (
 	"belay.run/internal/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Redialing()) }
 
 func open(t testing.TB, location string, rdb redis.UniversalClient) store.Store {
 	t.Helper()

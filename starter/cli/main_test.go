@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"belay.run/internal/redistest"
 	"belay.run/internal/run"
 	"belay.run/internal/telemetry"
 	"belay.run/starter/cli"
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 		os.Exit(cli.Main(context.Background(), os.Args[1:]...))
 	}
 	redis.SetLogger(telemetry.Redis(nil)) // as the program does
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Redialing())
 }
 
 // program runs the program as it is, with what the environment says.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"belay.run/internal/redistest"
 )
 
 // asWorker makes the test binary a worker: a test that sends signals needs a
@@ -15,5 +17,5 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asWorker) != "" {
 		os.Exit(Main(os.Args[1:], os.Stdout, os.Stderr))
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Redialing())
 }
