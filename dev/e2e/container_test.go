@@ -177,3 +177,17 @@ func TestReturningWorkerRemovesWhatWasKilledWithIt(t *testing.T) {
 	awaitNoContainers(t, eng, key)
 	r.Wait()
 }
+
+// TestContainersOutliveSweeps: what a host looks for every 15 seconds is what
+// nobody holds any more.
+func TestContainersOutliveSweeps(t *testing.T) {
+	t.Parallel()
+	eng, _ := contained(t, "contains-long", t.TempDir())
+	r := shared.Get(t).Run(t, on("contains-long", `
+    steps:
+      - {name: a, image: {name: `+engine.Image+`, pull: never}, run: "sleep 20; echo over"}
+`))
+	doc := r.Wait()
+	requireNoContainers(t, eng, doc.RunKey)
+	require.Equal(t, run.Succeeded, doc.Status, doc.Cause)
+}
