@@ -100,7 +100,7 @@ func (a *app) withClaims(ctx context.Context, do func(context.Context, *Connecti
 		if err != nil {
 			return err
 		}
-		claims, err := dedup.Open(rdb, dedup.Options{}) //nolint:contextcheck // it lives until Close
+		claims, err := dedup.Open(rdb, dedup.Options{}) //nolint:contextcheck,nolintlint // it lives until Close; the linter does not always follow it
 		if err != nil {
 			return fmt.Errorf("opening the claims: %w", err)
 		}

@@ -131,7 +131,7 @@ func (r *request) openKeyed(ctx context.Context, conn *Connection) {
 	if err != nil || rdb == nil {
 		return
 	}
-	claims, err := dedup.Open(rdb, dedup.Options{}) //nolint:contextcheck // it lives as long as the command
+	claims, err := dedup.Open(rdb, dedup.Options{}) //nolint:contextcheck,nolintlint // it lives as long as the command; the linter does not always follow it
 	if err != nil {
 		return
 	}
