@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -84,7 +85,7 @@ func (b *cancelBench) boot(ctx context.Context, server dynamicconfig.StaticClien
 	}
 	b.dirs = append(b.dirs, dir)
 	settings, err := config.Load([]string{
-		"--state-dir", dir, "--http-address", config.HTTPOff, "--max-processes", fmt.Sprint(crowd),
+		"--state-dir", dir, "--http-address", config.HTTPOff, "--max-processes", strconv.Itoa(crowd),
 	}, noEnvironment)
 	if err != nil {
 		return nil, err

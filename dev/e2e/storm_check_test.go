@@ -58,7 +58,7 @@ func (s *storm) left(t *testing.T, v *victim) string {
 	}
 	scratch, err := os.ReadFile(filepath.Join(v.dir, "scratch"))
 	if err == nil {
-		for _, dir := range strings.Fields(string(scratch)) {
+		for dir := range strings.FieldsSeq(string(scratch)) {
 			if _, err := os.Stat(dir); err == nil {
 				return "the temporary folder " + dir
 			}

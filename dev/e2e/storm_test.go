@@ -33,7 +33,7 @@ func TestNothingIsLeft(t *testing.T) {
 	rounds, seed := number(t, "BELAY_STORM_ROUNDS", 3), number(t, "BELAY_STORM_SEED", 1)
 	s := newStorm(t)
 	for i := range rounds {
-		s.round(t, uint64(seed+i)) //nolint:gosec // small numbers
+		s.round(t, uint64(seed+i))
 	}
 }
 
@@ -89,7 +89,7 @@ issue) : > "$name"; echo '{"id": "some", "value": "not-to-be-seen"}' ;;
 revoke) test -e "$name" || exit 3; rm "$name" ;;
 esac
 `
-	require.NoError(t, os.WriteFile(s.provider, []byte(script), 0o700)) //nolint:gosec // it is to be run
+	require.NoError(t, os.WriteFile(s.provider, []byte(script), 0o700))
 	for range 2 {
 		h := &stormHost{dir: t.TempDir()}
 		var err error
@@ -160,7 +160,7 @@ stages:
 // looks what is left once they have ended.
 func (s *storm) round(t *testing.T, seed uint64) {
 	t.Helper()
-	rng := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable, which is the point
+	rng := rand.New(rand.NewPCG(seed, 0))
 	victims := make([]*victim, stormRuns)
 	for i := range victims {
 		victims[i] = s.start(t, seed, i, rng)
@@ -196,7 +196,7 @@ func pause(t *testing.T, d time.Duration) {
 
 func (s *storm) start(t *testing.T, seed uint64, n int, rng *rand.Rand) *victim {
 	t.Helper()
-	v := &victim{mark: seconds(4000 + int(seed%500)*stormRuns + n), dir: filepath.Join(s.dir, fmt.Sprintf("%d-%d", seed, n))} //nolint:gosec // small
+	v := &victim{mark: seconds(4000 + int(seed%500)*stormRuns + n), dir: filepath.Join(s.dir, fmt.Sprintf("%d-%d", seed, n))}
 	for _, dir := range []string{"held", "alive"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(v.dir, dir), 0o700))
 	}
@@ -299,7 +299,7 @@ func children(t *testing.T, pid int) []int {
 		if err != nil {
 			continue // the thread has ended
 		}
-		for _, field := range strings.Fields(string(text)) {
+		for field := range strings.FieldsSeq(string(text)) {
 			child, err := strconv.Atoi(field)
 			require.NoError(t, err)
 			pids = append(pids, child)
