@@ -121,7 +121,7 @@ func TestServiceThatDoesNotComeUpFailsItsStage(t *testing.T) {
 	eng, _ := contained(t, "contains-broken", t.TempDir())
 	r := shared.Get(t).Run(t, on("contains-broken", `
     services:
-      - {name: db, image: {name: `+engine.Image+`, pull: never}, command: [sh, -c, "echo no disk; exit 4"]}
+      - {name: db, image: {name: `+engine.Image+`, pull: never}, command: [sh, -c, "echo no disk; exit 4"], health: {command: "exit 1"}}
     steps:
       - {name: a, run: echo never}
 `))
