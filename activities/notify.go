@@ -122,8 +122,8 @@ func (n *Notifier) webhook(ctx context.Context, in *NotifyInput, text []byte, va
 	if err != nil {
 		return fmt.Errorf("notifying: %w", err)
 	}
-	// Only the status counts; the rest is read so that the connection can be
-	// used again, if it is not much.
+	// Only the status counts, so neither can fail the notice; the rest is read so
+	// that the connection can be used again, if it is not much.
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
 	_ = resp.Body.Close()
 	if resp.StatusCode/100 != 2 {
