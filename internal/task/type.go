@@ -1,0 +1,56 @@
+package task
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// Type is a type of light task. To add one, write it in a file of its own and
+// name it in Builtin.
+type Type interface {
+	// Name is what `uses:` and `type` say.
+	Name() string
+	// Doc is what it does, in a sentence.
+	Doc() string
+	// Params are what it may be given.
+	Params() []Param
+	// Prepare checks what a task is given. It touches nothing of the world, so
+	// that a pipeline file and a million lines can be checked before anything
+	// starts. Its error is for people and names the parameter.
+	Prepare(with json.RawMessage) (Job, error)
+}
+
+// Job is a task that has been checked.
+type Job interface {
+	// Target is what the task talks to, "host:port" where there is one and else
+	// "": limits and circuit breakers go by it.
+	Target() string
+	// Run does it. It returns a *Failure, or another error, which counts as one
+	// that is not retryable and nobody's fault. When ctx ends it returns soon.
+	// It is called once at most.
+	Run(ctx context.Context, origin Origin) (Output, error)
+}
+
+// ParamKind is the kind of a parameter's value.
+type ParamKind string
+
+// The kinds of parameters.
+const (
+	Text     ParamKind = "text"
+	Number   ParamKind = "number"   // a whole one
+	Truth    ParamKind = "bool"     //
+	Duration ParamKind = "duration" // such as 5s
+	Texts    ParamKind = "texts"    // a list
+	Table    ParamKind = "table"    // text by name
+	Secret   ParamKind = "secret"   // the name of a secret
+)
+
+// Param is one parameter of a type.
+type Param struct {
+	Name     string
+	Kind     ParamKind
+	Required bool
+	// Enum are the only values that a text may have, where there are such.
+	Enum []string
+	Doc  string
+}
