@@ -14,6 +14,9 @@ type Type interface {
 	Doc() string
 	// Params are what it may be given.
 	Params() []Param
+	// Outputs are what a task of it may find out: the names that its Output may
+	// have, of which a step hands on those that it declares.
+	Outputs() []Field
 	// Prepare checks what a task is given. It touches nothing of the world, so
 	// that a pipeline file and a million lines can be checked before anything
 	// starts. Its error is for people and names the parameter.
@@ -42,7 +45,9 @@ const (
 	Duration ParamKind = "duration" // such as 5s
 	Texts    ParamKind = "texts"    // a list
 	Table    ParamKind = "table"    // text by name
-	Secret   ParamKind = "secret"   // the name of a secret
+	// Secret is the name of a secret. No other parameter names any, so that it can
+	// be held that a step is given only those that it lists.
+	Secret ParamKind = "secret"
 )
 
 // Param is one parameter of a type.
@@ -53,4 +58,14 @@ type Param struct {
 	// Enum are the only values that a text may have, where there are such.
 	Enum []string
 	Doc  string
+}
+
+// Field is one name of a type's Output.
+type Field struct {
+	Name string
+	// Kind is Text, Number or Truth.
+	Kind ParamKind
+	// Always says that a task that succeeded has it.
+	Always bool
+	Doc    string
 }
