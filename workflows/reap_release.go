@@ -42,6 +42,9 @@ func (r *reaping) hosts(ctx workflow.Context, bound []activities.BoundStage) {
 			if !r.gone[queues[i]] {
 				r.host(ctx, &b)
 			}
+			if r.gone[queues[i]] {
+				r.lostWorkspace(ctx, &b)
+			}
 		}
 	})
 }
@@ -58,6 +61,26 @@ func (r *reaping) host(ctx workflow.Context, b *activities.BoundStage) {
 			b.Binding.Host, b.Owner.Node))
 	} else if err != nil {
 		r.res.Notes = append(r.res.Notes, fmt.Sprintf("host %s could not give back %s: %v", b.Binding.Host, b.Owner.Node, err))
+	}
+}
+
+// lostWorkspace writes down that a host which does not answer has a workspace,
+// once: the janitor then goes on until it is given back.
+func (r *reaping) lostWorkspace(ctx workflow.Context, b *activities.BoundStage) {
+	e := workspaceEntry(resource.Owner{
+		RunKey: r.in.Owner.RunKey, WorkflowID: r.res.ID, RunID: r.res.RunID,
+		Tenant: r.left.Tenant, Project: r.left.Project, Pipeline: r.left.Pipeline,
+	}, b.Owner.Node, b.Binding, fmt.Sprintf("host %s does not answer: it gives it back when it returns", b.Binding.Host), 1)
+	known := slices.ContainsFunc(r.left.Entries, func(o resource.Entry) bool { return o.Key() == e.Key() })
+	if known || !marksWorkspaces(ctx) {
+		return
+	}
+	if err := markLeaked(ctx, activities.MarkInput{Entries: []resource.Entry{e}}); err != nil {
+		r.res.Notes = append(r.res.Notes, fmt.Sprintf("that a workspace is left could not be written down: %v", err))
+	}
+	r.news = append(r.news, e)
+	if r.in.Owner.Node != "" { // that of a whole run comes back with the ledger, where there is one
+		r.res.Leaked = append(r.res.Leaked, activities.ReapedEntry{Node: e.Node, Kind: e.Kind, Name: e.Name, Host: e.Host, Error: e.Error})
 	}
 }
 
@@ -136,11 +159,7 @@ func (r *reaping) mark(ctx workflow.Context, entries []resource.Entry) {
 	if len(in.Entries) == 0 {
 		return
 	}
-	var reaper *activities.Reaper
-	opts := controlOptions()
-	opts.Summary = "writes down what is leaked"
-	opts.RetryPolicy.MaximumAttempts = 5
-	if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), reaper.MarkLeaked, in).Get(ctx, nil); err != nil {
+	if err := markLeaked(ctx, in); err != nil {
 		r.res.Notes = append(r.res.Notes, fmt.Sprintf("that something is leaked could not be written down: %v", err))
 	}
 }
@@ -153,7 +172,8 @@ func (r *reaping) try(ctx workflow.Context, entries []resource.Entry, last bool)
 	for i := range entries {
 		e := &entries[i]
 		queue = cmp.Or(queue, e.Queue)
-		exclusive = exclusive || resource.Exclusive(e.Kind)
+		// A workspace is exclusive, but goes to nobody else in any case.
+		exclusive = exclusive || resource.Exclusive(e.Kind) && e.Kind != resource.KindWorkspace
 		if e.Kind == resource.KindCustom { // its script may need what hosts of the label have
 			anywhere = run.StepsQueue(e.Label)
 		}

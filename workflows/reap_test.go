@@ -288,6 +288,7 @@ func TestReap(t *testing.T) {
 		res, err := reap(t, env, reapInput("k"))
 		require.NoError(t, err)
 		require.ElementsMatch(t, []string{
+			"mark h1 leaked", "mark h1 leaked", "tell nobody: leaked h1 h1 of id-k",
 			"release c on belay-steps-gpu: released", "release l on belay-light: released", "confirm k cancelled",
 		}, r.all())
 		require.Equal(t, []string{"host h1 does not answer: it removes what it has of s when it returns"}, res.Notes)

@@ -40,8 +40,9 @@ type stage struct {
 	rollback    bool                        // an on_failure asks for the rollback steps
 	// endFinally ends the steps that run of those that follow; nil while none do.
 	endFinally workflow.CancelFunc
-	hostLost   bool // the host does not answer any more
-	again      bool // the stage is to begin anew, on whatever host
+	hostLost   bool              // the host does not answer any more
+	queues     map[string]string // of the hosts that took the stage, by host
+	again      bool              // the stage is to begin anew, on whatever host
 	// moved: the steps that follow run on another host than the others.
 	moved bool
 	slot  *slot  // in the stage's concurrency group
@@ -95,6 +96,7 @@ func newStage(ctx workflow.Context, in StageInput) (*stage, error) {
 		keys:    map[string]string{},
 		claims:  map[string]*activities.Claiming{},
 		holds:   map[string]holds{},
+		queues:  map[string]string{},
 		flights: workflow.NewSemaphore(ctx, maxInFlight),
 	}
 	s.layOut()

@@ -184,6 +184,7 @@ func (s *stage) release(ctx workflow.Context) {
 			give(d)
 		}
 	}()
+	defer s.markWorkspaces(d)
 	if s.host == nil {
 		return
 	}

@@ -52,6 +52,28 @@ func TestStageHost(t *testing.T) {
 		require.NotContains(t, b.world.all(), "run s/b")
 	})
 
+	t.Run("WritesDownWhichHostHasItsWorkspaceStill", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t, plan(stage("s", []spec.Step{step("a")})))
+		b.world.alive = func() bool { return false }
+		b.OnActivity("RunStep", anything, anything).Return(nil, notPickedUp(0))
+		doc := b.run(t)
+		require.Equal(t, run.Failed, doc.Status)
+		require.Equal(t, run.ResourceLeaked, doc.Stages[0].Resources[0].State)
+		require.Len(t, b.world.marked, 1)
+		e := b.world.marked[0]
+		require.Equal(t, "s|0|workspace|h1|h1", e.Key())
+		require.Equal(t, "belay-host/h1/b1", e.Queue)
+		require.Contains(t, e.Error, "does not answer")
+	})
+
+	t.Run("WritesNothingDownOfAWorkspaceThatIsGivenBack", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t, plan(stage("s", []spec.Step{step("a")})))
+		require.Equal(t, run.Succeeded, b.run(t).Status)
+		require.Empty(t, b.world.marked)
+	})
+
 	// lost is a stage with a finally step that loses its host.
 	lost := func(t *testing.T) *bench {
 		t.Helper()

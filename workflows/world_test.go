@@ -17,6 +17,7 @@ import (
 
 	"belay.run/activities"
 	"belay.run/internal/dedup"
+	"belay.run/internal/resource"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 	"belay.run/workflows"
@@ -39,6 +40,15 @@ type world struct {
 	input map[string]activities.StepInput
 	most  int // steps that ran at once
 	now   int
+	// marked is what was written down as leaked.
+	marked []resource.Entry
+}
+
+func (w *world) MarkLeaked(_ context.Context, in activities.MarkInput) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.marked = append(w.marked, in.Entries...)
+	return nil
 }
 
 func (w *world) note(what string) {

@@ -39,6 +39,35 @@ finally: [{name: report, run: echo reported}]
 	require.Contains(t, r.Log("s/a"), "ready")
 }
 
+// TestAHostThatReturnsClosesWhatHadLeaked kills a worker and starts it again: what
+// it had of the run is shown as leaked until then, and as released after.
+func TestAHostThatReturnsClosesWhatHadLeaked(t *testing.T) {
+	t.Parallel()
+	env := shared.Get(t)
+	w := env.StartWorker(t, t.TempDir(), "--labels", "returns")
+	r := env.Run(t, on("returns", `
+    steps: [{name: a, grace_period: 1s, run: "echo ready; sleep `+seconds(312)+`"}]
+`))
+	r.WaitLog("s/a", "ready")
+	w.Kill()
+	doc := r.Wait()
+	require.Equal(t, run.ResourceLeaked, doc.Stages[0].Resources[0].State)
+	leaked := func(args ...string) string {
+		got := env.CLI(t, append([]string{"resources", "--leaked", "-o", "json"}, args...)...)
+		require.Equal(t, 0, got.Code, got.Stderr)
+		return got.Stdout
+	}
+	require.Contains(t, leaked(), r.ID, "everybody sees it")
+	require.Contains(t, leaked(r.ID), "workspace")
+
+	env.StartWorker(t, w.StateDir, "--labels", "returns")
+	require.Eventually(t, func() bool { return !strings.Contains(leaked(), r.ID) }, e2e.Patience, 200*time.Millisecond)
+	require.NotContains(t, leaked(r.ID), "workspace")
+	got := env.CLI(t, "status", r.ID, "-o", "json")
+	require.Equal(t, 0, got.Code, got.Stderr)
+	require.NotContains(t, got.Stdout, `"leaked"`)
+}
+
 func TestLostWorkerIsReplacedWhereTheFileSaysSo(t *testing.T) {
 	t.Parallel()
 	env := shared.Get(t)

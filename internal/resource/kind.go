@@ -85,7 +85,7 @@ func Exclusive(kind string) bool {
 // it back.
 func HostBound(kind string) bool {
 	switch kind {
-	case KindPort, KindTempDir, KindContainer:
+	case KindPort, KindTempDir, KindContainer, KindWorkspace:
 		return true
 	}
 	return false

@@ -15,6 +15,7 @@ import (
 
 	"belay.run/internal/config"
 	"belay.run/internal/logs"
+	"belay.run/internal/resource"
 	"belay.run/internal/store"
 	"belay.run/starter/runs"
 )
@@ -49,7 +50,14 @@ type Connection struct {
 
 // runs reads runs over the connection.
 func (c *Connection) runs() *runs.Client {
-	return runs.New(c.Temporal, c.Namespace, c.WebURL)
+	r := runs.New(c.Temporal, c.Namespace, c.WebURL)
+	if c.Redis == nil {
+		return r
+	}
+	return r.WithLedger(func() (*resource.Ledger, error) {
+		rdb, err := c.Redis()
+		return resource.NewLedger(rdb), err
+	})
 }
 
 // connect opens the connection of a command, and returns what closes it.

@@ -69,6 +69,7 @@ func (r *Reader) Read(ctx context.Context) (*Snapshot, error) {
 	}
 	r.places(ctx, d)
 	complete(d)
+	r.c.settle(ctx, d)
 	if snap.Settled = snap.Closed && snap.NoAnswer == "" && !anyOpen(d); snap.Settled {
 		r.last = snap
 	}

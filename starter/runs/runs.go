@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
+
+	"belay.run/internal/resource"
 )
 
 // Bounds of what is asked of Temporal.
@@ -36,12 +38,22 @@ type Client struct {
 	temporal  client.Client
 	namespace string
 	web       string
+	// ledger opens what is known of resources beside the runs; it may be nil.
+	ledger func() (*resource.Ledger, error)
 }
 
 // New makes a client for one namespace. web is the address of Temporal's UI, or
 // empty.
 func New(temporal client.Client, namespace, web string) *Client {
 	return &Client{temporal: temporal, namespace: namespace, web: strings.TrimRight(web, "/")}
+}
+
+// WithLedger has runs read together with the ledger: what it says was released
+// after a run had said that it could not be, is.
+func (c *Client) WithLedger(open func() (*resource.Ledger, error)) *Client {
+	out := *c
+	out.ledger = open
+	return &out
 }
 
 // URL is where Temporal's UI shows a run; empty where no UI is known.

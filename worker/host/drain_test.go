@@ -5,9 +5,14 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+
+	"belay.run/internal/redistest"
+	"belay.run/internal/resource"
+	"belay.run/internal/run"
 )
 
 // drainOf drains in the background.
@@ -152,4 +157,35 @@ func TestSweepKeepsWhatTemporalDoesNotAnswerFor(t *testing.T) {
 	f.setSilent(false)
 	w.stages.sweep(t.Context())
 	require.NoDirExists(t, dirs.Root)
+}
+
+func TestSweepWritesDownThatItGaveBackAWorkspaceThatWasLeaked(t *testing.T) {
+	t.Parallel()
+	f := serveTemporal(t, "")
+	w := startWorker(t, f, "--redis-url", redistest.Start(t).URL)
+	dirs := bind(t, f, w, "build")
+	e := resource.Entry{
+		Owner: resource.Owner{RunKey: "run", WorkflowID: "wf", Node: "build"}, Kind: resource.KindWorkspace, Name: w.ID(),
+		Scope: resource.ScopeStage, State: run.ResourceLeaked, Host: w.ID(), Since: time.Now(), Error: "the host does not answer",
+	}
+	other := e
+	other.Host, other.Name = "other", "other"
+	for _, e := range []resource.Entry{e, other} {
+		require.NoError(t, w.deps.ledger.Note(t.Context(), e))
+	}
+	states := func() map[string]run.ResourceState {
+		all, err := w.deps.ledger.Of(t.Context(), "run")
+		require.NoError(t, err)
+		out := map[string]run.ResourceState{}
+		for _, e := range all {
+			out[e.Name] = e.State
+		}
+		return out
+	}
+	w.stages.sweep(t.Context())
+	require.Equal(t, run.ResourceLeaked, states()[w.ID()], "the stage is open")
+	f.set("wf/build", completed)
+	w.stages.sweep(t.Context())
+	require.NoDirExists(t, dirs.Root)
+	require.Equal(t, map[string]run.ResourceState{w.ID(): run.ResourceReleased, "other": run.ResourceLeaked}, states())
 }

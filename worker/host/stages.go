@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -99,7 +100,11 @@ func (s *stages) sweep(ctx context.Context) {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
 	silent := false
-	err := s.host.Sweep(ctx, func(ctx context.Context, b workspace.Binding) (bool, error) {
+	were, err := s.host.Bindings()
+	if err != nil {
+		s.log.Debug("could not read all stages before a sweep", zap.Error(err))
+	}
+	err = s.host.Sweep(ctx, func(ctx context.Context, b workspace.Binding) (bool, error) {
 		if silent {
 			return true, nil // one unanswered question is enough
 		}
@@ -114,10 +119,33 @@ func (s *stages) sweep(ctx context.Context) {
 		}
 		return false, nil
 	})
+	s.settleWorkspaces(ctx, were)
 	if !silent {
 		err = errors.Join(err, s.sweepResources(ctx), s.sweepContainers(ctx))
 	}
 	s.report(err)
+}
+
+// settleWorkspaces writes down which of the workspaces that were here are given
+// back: their stages may have said that they could not be. What cannot be written
+// is for the janitor, which asks this host then.
+func (s *stages) settleWorkspaces(ctx context.Context, were []workspace.Binding) {
+	if s.resources == nil || len(were) == 0 {
+		return
+	}
+	are, err := s.host.Bindings()
+	if err != nil {
+		s.log.Debug("could not read all stages after a sweep", zap.Error(err))
+		return
+	}
+	for _, b := range were {
+		if slices.ContainsFunc(are, func(o workspace.Binding) bool { return o.RunKey == b.RunKey && o.Node == b.Node }) {
+			continue
+		}
+		if err := activities.SettleWorkspace(ctx, s.resources, b.RunKey, b.Node); err != nil {
+			s.log.Debug("could not write down that a workspace is given back", zap.String("node", b.Node), zap.Error(err))
+		}
+	}
 }
 
 // report logs what a sweep could not do, once as long as it stays the same.
