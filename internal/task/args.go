@@ -1,0 +1,179 @@
+package task
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Args are what a task is given, held to the parameters of its type: names,
+// kinds, which must be there, which values they may have. What a type demands
+// beyond that it finds wrong with Wrong, so that a person learns of everything
+// at once.
+type Args struct {
+	params []Param
+	given  map[string]any
+	errs   []error
+}
+
+// ReadArgs reads what a task is given. What is wrong with it is in Err.
+func ReadArgs(params []Param, with json.RawMessage) *Args {
+	a := &Args{params: params, given: make(map[string]any, len(params))}
+	if err := a.read(with); err != nil {
+		a.errs = append(a.errs, err)
+		return a
+	}
+	for _, p := range params {
+		if _, ok := a.given[p.Name]; p.Required && !ok {
+			a.Wrong(p.Name, "it is required: %s", p.Doc)
+		}
+	}
+	return a
+}
+
+// read goes through the object by hand, since what reads into a map says nothing
+// of a name that is there twice.
+func (a *Args) read(with json.RawMessage) error {
+	if len(bytes.TrimSpace(with)) == 0 {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(with))
+	dec.UseNumber()
+	start, err := dec.Token()
+	if err != nil {
+		return fmt.Errorf("with: it is no JSON: %w", err)
+	}
+	if start != json.Delim('{') {
+		return fmt.Errorf("with: found %s, expected an object of parameters", found(start))
+	}
+	for dec.More() {
+		var value any
+		name, err := dec.Token()
+		if err == nil {
+			err = dec.Decode(&value)
+		}
+		if err != nil {
+			return fmt.Errorf("with: it is no JSON: %w", err)
+		}
+		a.set(fmt.Sprint(name), value)
+	}
+	if _, err := dec.Token(); err != nil {
+		return fmt.Errorf("with: it is no JSON: %w", err)
+	}
+	if dec.More() {
+		return errors.New("with: found more after the object of parameters")
+	}
+	return nil
+}
+
+func (a *Args) set(name string, value any) {
+	p, ok := a.param(name)
+	if !ok {
+		a.errs = append(a.errs, fmt.Errorf("%.64s: not a parameter%s", name, alternatives(name, names(a.params))))
+		return
+	}
+	if _, twice := a.given[name]; twice {
+		a.Wrong(name, "it is given twice")
+		return
+	}
+	read, wrong := readKind(p, value)
+	if wrong != "" {
+		a.Wrong(name, "%s", wrong)
+	}
+	// Also where it is wrong, so that it does not count as missing as well.
+	a.given[name] = read
+}
+
+func (a *Args) param(name string) (Param, bool) {
+	for _, p := range a.params {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Param{}, false
+}
+
+func names(params []Param) []string {
+	all := make([]string, len(params))
+	for i, p := range params {
+		all[i] = p.Name
+	}
+	return all
+}
+
+// Wrong notes what is wrong with a parameter: what was found, what is expected.
+func (a *Args) Wrong(name, format string, args ...any) {
+	a.errs = append(a.errs, fmt.Errorf(name+": "+format, args...))
+}
+
+// Err is all that is wrong, nil where nothing is.
+func (a *Args) Err() error {
+	switch len(a.errs) {
+	case 0:
+		return nil
+	case 1:
+		return a.errs[0]
+	}
+	texts := make([]string, len(a.errs))
+	for i, err := range a.errs {
+		texts[i] = err.Error()
+	}
+	return errors.New(strings.Join(texts, "; "))
+}
+
+// Has reports whether a parameter is given.
+func (a *Args) Has(name string) bool {
+	_, ok := a.given[name]
+	return ok
+}
+
+// Text is a text, or the name of a secret; usual where none is given.
+func (a *Args) Text(name, usual string) string { return get(a, name, usual) }
+
+// Number is a whole number within bounds.
+func (a *Args) Number(name string, usual, low, high int64) int64 {
+	n := get(a, name, usual)
+	if n < low || n > high {
+		a.Wrong(name, "found %d, expected %d to %d", n, low, high)
+		return usual
+	}
+	return n
+}
+
+// Truth is true or false.
+func (a *Args) Truth(name string, usual bool) bool { return get(a, name, usual) }
+
+// Duration is a duration within bounds.
+func (a *Args) Duration(name string, usual, low, high time.Duration) time.Duration {
+	d := get(a, name, usual)
+	if d < low || d > high {
+		a.Wrong(name, "found %s, expected %s to %s", d, low, high)
+		return usual
+	}
+	return d
+}
+
+// Texts is a list of texts.
+func (a *Args) Texts(name string, usual ...string) []string { return get(a, name, usual) }
+
+// Table is text by name.
+func (a *Args) Table(name string) map[string]string { return get[map[string]string](a, name, nil) }
+
+// get is the value of a parameter. One that is asked for and not among the
+// type's parameters is a mistake in the type, which any test of it finds.
+func get[T any](a *Args, name string, usual T) T {
+	value, ok := a.given[name]
+	if !ok {
+		if _, known := a.param(name); !known {
+			a.Wrong(name, "the type asks for it and does not have it among its parameters")
+		}
+		return usual
+	}
+	if v, ok := value.(T); ok {
+		return v
+	}
+	return usual // it was of the wrong kind, which is noted
+}

@@ -1,0 +1,65 @@
+package task
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"belay.run/internal/expr"
+)
+
+// Registry is the types of tasks that there are. It is safe for concurrent use.
+type Registry struct {
+	types map[string]Type
+	names []string
+}
+
+// NewRegistry returns a registry of types. Of two with one name it holds the
+// later.
+func NewRegistry(types ...Type) *Registry {
+	r := &Registry{types: make(map[string]Type, len(types))}
+	for _, t := range types {
+		r.types[t.Name()] = t
+	}
+	r.names = slices.Sorted(maps.Keys(r.types))
+	return r
+}
+
+// Get is the type of that name.
+func (r *Registry) Get(name string) (Type, bool) {
+	t, ok := r.types[name]
+	return t, ok
+}
+
+// Types are all types, by name.
+func (r *Registry) Types() []Type {
+	types := make([]Type, len(r.names))
+	for i, name := range r.names {
+		types[i] = r.types[name]
+	}
+	return types
+}
+
+// Prepare checks what a task is given. Its error begins with the type's name.
+func (r *Registry) Prepare(t Task) (Job, error) {
+	typ, ok := r.types[t.Type]
+	if !ok {
+		return nil, fmt.Errorf("type %.64q: not known%s", t.Type, alternatives(t.Type, r.names))
+	}
+	job, err := typ.Prepare(t.With)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t.Type, err)
+	}
+	return job, nil
+}
+
+// alternatives says what a name may have been meant to be.
+func alternatives(name string, known []string) string {
+	if near := expr.Nearest(name, known); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	if len(known) == 0 {
+		return "; there are none"
+	}
+	return "; there are " + listed(known)
+}
