@@ -3,6 +3,7 @@ package activities
 import (
 	"time"
 
+	"belay.run/internal/batch"
 	"belay.run/internal/resource"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
@@ -121,10 +122,10 @@ type BoundStage struct {
 	Binding Binding `json:"binding"`
 }
 
-// Notice is what somebody is told: that resources of a run leaked, or that they
-// are released after all.
+// Notice is what somebody is told: that resources of a run leaked, that they are
+// released after all, or that a batch has ended.
 type Notice struct {
-	// Event is EventLeaked or EventReleased.
+	// Event is one of those below.
 	Event     string           `json:"event"`
 	Tenant    string           `json:"tenant"`
 	Project   string           `json:"project"`
@@ -134,12 +135,16 @@ type Notice struct {
 	RunKey    string           `json:"run_key"`
 	At        time.Time        `json:"at"`
 	Resources []NoticeResource `json:"resources"`
+	// Batch is set where a batch has ended.
+	Batch *batch.Document `json:"batch,omitempty"`
 }
 
 // The events of a notice.
 const (
 	EventLeaked   = "leaked"
 	EventReleased = "released"
+	// EventBatchEnded tells of a batch, however it ended.
+	EventBatchEnded = "batch_ended"
 )
 
 // NoticeResource is one resource in a notice.

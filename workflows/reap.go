@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -142,17 +141,18 @@ func tell(ctx workflow.Context, who *spec.Notify, notice activities.Notice, even
 			Host: e.Host, Error: e.Error, Since: e.Since,
 		})
 	}
+	return notify(ctx, who, notice, "what is "+event)
+}
+
+// notify tells people something, of which what says in words what it is.
+func notify(ctx workflow.Context, who *spec.Notify, notice activities.Notice, what string) string {
 	var notifier *activities.Notifier
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, notifyOptions()), notifier.Notify,
 		activities.NotifyInput{Notify: who, Notice: notice}).Get(ctx, nil)
 	if err == nil {
 		return ""
 	}
-	why := err.Error()
-	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
-		why = app.Message() // without what Temporal says around it
-	}
-	return fmt.Sprintf("nobody could be told of what is %s: %s", event, why)
+	return fmt.Sprintf("nobody could be told of %s: %s", what, reason(err))
 }
 
 // confirm writes down that nothing is left.

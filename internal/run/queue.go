@@ -6,6 +6,8 @@ const (
 	QueueWorkflows = "belay-workflows"
 	// QueueLight takes steps that need neither a process nor a workspace.
 	QueueLight = "belay-light"
+	// QueueBatch takes chunks of batches of light tasks.
+	QueueBatch = "belay-batch"
 	queueSteps = "belay-steps"
 	queueHost  = "belay-host/"
 )

@@ -1,0 +1,106 @@
+package batch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"belay.run/internal/task"
+)
+
+const (
+	// maxID bounds the id of a task, maxTaskKey its key, maxTimeout its timeout.
+	maxID      = 200
+	maxTaskKey = 1000
+	maxTimeout = 10 * time.Minute
+	// mostPriority and its negative bound a priority.
+	mostPriority = 100
+)
+
+// Preparer checks tasks, as a registry of their types does.
+type Preparer interface {
+	Prepare(t task.Task) (task.Job, error)
+}
+
+// line is a task as a file has it.
+type line struct {
+	ID       *string         `json:"id"`
+	Type     string          `json:"type"`
+	With     json.RawMessage `json:"with"`
+	Key      string          `json:"key"`
+	Priority int             `json:"priority"`
+	Timeout  string          `json:"timeout"`
+}
+
+// parseLine reads a line of the file. A task without an id has its line's
+// number.
+func parseLine(text []byte, number int) (task.Task, error) {
+	var l line
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&l); err != nil {
+		return task.Task{}, badJSON(err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return task.Task{}, errors.New("expected one object on the line, found more after it")
+	}
+	t := task.Task{ID: strconv.Itoa(number), Type: l.Type, With: l.With, Key: l.Key, Priority: l.Priority}
+	if l.ID != nil {
+		t.ID = *l.ID
+	}
+	switch {
+	case t.ID == "" || len(t.ID) > maxID:
+		return t, fmt.Errorf("id: expected 1 to %d bytes, found %d; leave it out to have the line's number", maxID, len(t.ID))
+	case l.Type == "":
+		return t, errors.New(`type: is missing; such as {"type": "http", "with": {"url": "https://…"}}`)
+	case len(l.Key) > maxTaskKey:
+		return t, fmt.Errorf("key: expected at most %d bytes, found %d", maxTaskKey, len(l.Key))
+	case l.Priority < -mostPriority || l.Priority > mostPriority:
+		return t, fmt.Errorf("priority: expected %d to %d, found %d", -mostPriority, mostPriority, l.Priority)
+	}
+	return t, readTimeout(&t, l.Timeout)
+}
+
+func readTimeout(t *task.Task, text string) error {
+	if text == "" {
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 || d > maxTimeout {
+		return fmt.Errorf("timeout: expected a duration of at most %s, such as 5s, found %q", maxTimeout, text)
+	}
+	t.Timeout = d
+	return nil
+}
+
+// badJSON says in words what is wrong with a line.
+func badJSON(err error) error {
+	var kind *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &kind) && kind.Field != "":
+		return fmt.Errorf("%s: expected %s, found %s", kind.Field, wordFor(kind.Type.Kind().String()), kind.Value)
+	case errors.As(err, &kind):
+		return fmt.Errorf("expected a JSON object, found %s", kind.Value)
+	case errors.As(err, &syntax):
+		return fmt.Errorf("is no JSON at byte %d: %w", syntax.Offset, err)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the JSON object does not end on the line")
+	}
+	if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
+		return fmt.Errorf("unknown field %s: a task has id, type, with, key, priority and timeout", name)
+	}
+	return err
+}
+
+func wordFor(kind string) string {
+	if kind == "int" {
+		return "a whole number"
+	}
+	return "text"
+}
