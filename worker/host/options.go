@@ -19,6 +19,10 @@ const (
 	// others, mostly.
 	lightActivities = 1000
 
+	// batchActivities is how many chunks of batches run at once: those of a few
+	// batches. Each holds its tasks and their results.
+	batchActivities = 64
+
 	// bindActivities is how many stages are taken at once, where there is room
 	// for them: each takes an instant.
 	bindActivities = 16
@@ -26,6 +30,7 @@ const (
 	// The most polls that are open at once.
 	hostPollers     = 32
 	lightPollers    = 32
+	batchPollers    = 16
 	bindPollers     = 2
 	workflowPollers = 32
 	controlPollers  = 16

@@ -13,7 +13,7 @@ import (
 type queues struct {
 	// steps are the shared queues on which hosts take stages.
 	steps group
-	// rest are the others: the host's own, light steps, workflows.
+	// rest are the others: the host's own, light steps, batches, workflows.
 	rest group
 }
 
@@ -55,6 +55,7 @@ func (w *Worker) openQueues() error {
 		{w.host.Queue(), w.hostOptions(), acts.registerHost},
 		{run.QueueWorkflows, w.workflowOptions(), acts.registerWorkflows},
 		{run.QueueLight, w.activityOptions(lightActivities, lightPollers), acts.registerLight},
+		{run.QueueBatch, w.batchOptions(), acts.registerBatch},
 	}
 	for _, q := range rest {
 		if err := open(&w.queues.rest, q.queue, q.options, q.register); err != nil {

@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"belay.run/activities"
+	"belay.run/internal/batch"
 	"belay.run/workflows"
 )
 
@@ -25,6 +26,7 @@ type registered struct {
 	// notifier runs processes and so is bound to a host, but to none in
 	// particular.
 	notifier *activities.Notifier
+	batches  *activities.Batches
 }
 
 // registerWorkflows is for belay-workflows: the workflows, and what stands
@@ -35,11 +37,15 @@ func (a *registered) registerWorkflows(r worker.Registry) {
 	r.RegisterWorkflowWithOptions(workflows.Group, workflow.RegisterOptions{Name: activities.GroupWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Reap, workflow.RegisterOptions{Name: activities.ReapWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Janitor, workflow.RegisterOptions{Name: activities.JanitorWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Batch, workflow.RegisterOptions{Name: batch.Workflow})
+	r.RegisterWorkflowWithOptions(workflows.BatchPart, workflow.RegisterOptions{Name: batch.PartWorkflow})
 	r.RegisterActivity(a.reaper)
 	r.RegisterActivity(a.notifier)
 	r.RegisterActivity(a.control)
 	r.RegisterActivity(a.claims)
 	r.RegisterActivity(a.groups)
+	// The account of chunks is made here, also while no worker takes any.
+	r.RegisterActivity(a.batches)
 	// Steps that do nothing but pass control run beside the workflows.
 	r.RegisterActivity(a.light)
 }
@@ -62,6 +68,9 @@ func (a *registered) registerLight(r worker.Registry) {
 	r.RegisterActivity(a.resources)
 }
 
+// registerBatch is for belay-batch: the chunks of batches.
+func (a *registered) registerBatch(r worker.Registry) { r.RegisterActivity(a.batches) }
+
 // newActivities makes the activities from what the worker has connected.
 func (w *Worker) newActivities() *registered {
 	t := w.deps.temporal
@@ -71,6 +80,7 @@ func (w *Worker) newActivities() *registered {
 			Client: t.Client, Namespace: t.Namespace, Ledger: w.deps.ledger, Logger: w.log.Named("reap"),
 		}),
 		notifier:  w.newNotifier(environ),
+		batches:   w.newBatches(),
 		control:   activities.NewControl(t.Client, t.Namespace),
 		claims:    w.deps.claims,
 		groups:    activities.NewGroups(t.Client, t.Namespace),

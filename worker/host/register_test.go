@@ -50,24 +50,26 @@ func TestRegistered(t *testing.T) {
 		resources: new(activities.Resources),
 		control:   new(activities.Control), groups: new(activities.Groups), binder: new(activities.Binder),
 		steps: new(activities.Steps), light: new(activities.Light), claims: new(activities.Claims),
-		reaper: new(activities.Reaper), notifier: new(activities.Notifier),
+		reaper: new(activities.Reaper), notifier: new(activities.Notifier), batches: new(activities.Batches),
 	}
-	var workflows, steps, host, light registry
+	var workflows, steps, host, light, batch registry
 	acts.registerWorkflows(&workflows)
 	acts.registerSteps(&steps)
 	acts.registerHost(&host)
 	acts.registerLight(&light)
+	acts.registerBatch(&batch)
 
-	require.Equal(t, []string{"Pipeline", "Stage", "Group", "Reap", "Janitor"}, workflows.workflows)
+	require.Equal(t, []string{"Pipeline", "Stage", "Group", "Reap", "Janitor", "Batch", "BatchPart"}, workflows.workflows)
 	require.Equal(t, []string{
 		"AcquireSlot", "AwaitClosed", "AwaitRun", "CancelCause", "ClaimRun", "ConfirmReaped", "FindClosed", "HostAlive",
-		"MarkLeaked", "Notify", "Plan", "ReleaseSlot", "Remains", "RunLight",
-		"SettleRun", "SettleStep", "SlotOwners", "Supersede", "SupersedeSlots",
+		"MarkLeaked", "Notify", "Plan", "ReleaseSlot", "Remains", "RunChunk", "RunLight",
+		"SettleChunks", "SettleRun", "SettleStep", "SlotOwners", "Supersede", "SupersedeSlots",
 	}, workflows.activities)
 	require.Equal(t, []string{"Bind", "ReleaseResources"}, steps.activities)
 	require.Equal(t, []string{"End", "Prepare", "Release", "ReleaseResources", "RunStep", "SaveArtifacts", "StartServices"}, host.activities)
 	require.Equal(t, []string{"ReleaseResources", "RunLight"}, light.activities)
-	for _, r := range []registry{steps, host, light} {
+	require.Equal(t, []string{"RunChunk", "SettleChunks"}, batch.activities)
+	for _, r := range []registry{steps, host, light, batch} {
 		require.Empty(t, r.workflows)
 	}
 }

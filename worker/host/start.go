@@ -13,6 +13,7 @@ import (
 	"belay.run/activities"
 	"belay.run/internal/config"
 	"belay.run/internal/container"
+	"belay.run/internal/executor"
 	"belay.run/internal/logs"
 	"belay.run/internal/proc"
 	"belay.run/internal/resource"
@@ -42,6 +43,7 @@ type deps struct {
 	claims    *activities.Claims
 	resources *activities.Resources
 	processes *proc.Host
+	executor  *executor.Executor
 	// containers is nil where this machine has no engine.
 	containers *container.Host
 }
@@ -63,6 +65,9 @@ func (w *Worker) Start(ctx context.Context) error {
 		return err
 	}
 	w.deps.claims = w.newClaims()
+	if err := w.openExecutor(); err != nil {
+		return err
+	}
 	environ := w.cfg.Settings.StepEnviron(os.Environ())
 	resources, err := w.newResources(ctx, environ)
 	if err != nil {
