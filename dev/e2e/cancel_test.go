@@ -86,6 +86,7 @@ finally:
 	require.Equal(t, run.Succeeded, nodes["finally/report"].Status)
 	require.Contains(t, r.Log("s/deep"), "a line before")
 	require.Contains(t, r.Log("s/deep"), "\ncancelled", "the log says why it ended")
+	replay(t, shared.Get(t), "30_cancelled", doc)
 }
 
 func TestCancelWithoutAReasonNamesWhoAsked(t *testing.T) {

@@ -26,9 +26,11 @@ func TestKilledWorkerTakesItsProcessesAlong(t *testing.T) {
     steps:
       - {name: a, grace_period: 1s, run: "echo ready; setsid sleep `+mark+` & sleep `+mark+`"}
       - {name: after, run: echo after}
+    finally: [{name: tidy, run: 'echo "lost: $BELAY_WORKER_LOST"'}]
 finally: [{name: report, run: echo reported}]
 `))
 	r.WaitLog("s/a", "ready")
+	env.StartWorker(t, t.TempDir(), "--labels", "killed")
 	w.Kill()
 	require.Eventually(t, func() bool { return len(marked(t, mark)) == 0 }, e2e.Patience, 20*time.Millisecond)
 	doc := r.Wait()
@@ -36,7 +38,9 @@ finally: [{name: report, run: echo reported}]
 	require.Equal(t, run.TriggerWorkerLost, doc.Cause.Trigger)
 	require.Equal(t, run.Skipped, e2e.Nodes(doc)["s/after"].Status)
 	require.Equal(t, run.Succeeded, e2e.Nodes(doc)["finally/report"].Status)
+	require.Equal(t, "lost: 1\n", r.Log("s/tidy"))
 	require.Contains(t, r.Log("s/a"), "ready")
+	replay(t, env, "33_worker_lost", doc)
 }
 
 // TestAHostThatReturnsClosesWhatHadLeaked kills a worker and starts it again: what
@@ -57,6 +61,7 @@ func TestAHostThatReturnsClosesWhatHadLeaked(t *testing.T) {
 		require.Equal(t, 0, got.Code, got.Stderr)
 		return got.Stdout
 	}
+	replay(t, env, "35_leaked", doc)
 	require.Contains(t, leaked(), r.ID, "everybody sees it")
 	require.Contains(t, leaked(r.ID), "workspace")
 
@@ -84,6 +89,7 @@ func TestLostWorkerIsReplacedWhereTheFileSaysSo(t *testing.T) {
 	doc := r.Wait()
 	require.Equal(t, run.Succeeded, doc.Status)
 	require.NotEmpty(t, doc.Stages[0].Notes)
+	replay(t, env, "34_begun_again", doc)
 	second.Signal(syscall.SIGTERM)
 	require.Equal(t, 0, second.WaitExit())
 }

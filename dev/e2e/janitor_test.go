@@ -90,6 +90,7 @@ stages: [{name: s, steps: [{name: a, grace_period: 1s, run: "pwd; sleep `+mark+`
 	for _, h := range held.Resources {
 		require.Equal(t, "released", h.State, "%v", h)
 	}
+	replayReap(t, env, "31_terminated", doc.RunKey, "")
 }
 
 // TestAStageThatIsTerminatedAloneIsReaped: the run hears of it, has what the
@@ -120,6 +121,8 @@ finally: [{name: report, run: "echo reported"}]
 	require.NoError(t, err)
 	require.NoDirExists(t, string(where[:len(where)-1]), "the workspace is still there")
 	require.True(t, reaped(t, env, doc.RunKey, "s"))
+	replay(t, env, "32_stage_terminated", doc)
+	replayReap(t, env, "32_stage_terminated", doc.RunKey, "s")
 }
 
 // notices is somebody who is told of leaks.
