@@ -27,6 +27,9 @@ type PlanInput struct {
 type CauseInput struct {
 	WorkflowID string `json:"workflow_id"`
 	RunID      string `json:"run_id"`
+	// RunKey is set where it is a whole run that is cancelled: all its hosts
+	// are told of it.
+	RunKey string `json:"run_key,omitempty"`
 }
 
 // CancelCause says who cancelled a workflow and why.
@@ -69,6 +72,9 @@ type StepInput struct {
 	Env map[string]string `json:"env,omitempty"`
 	// Attempts counts the attempts made by earlier activities of this step.
 	Attempts int `json:"attempts,omitempty"`
+	// Body: the step belongs to the body of its run, so that the run's cancel
+	// ends it; what follows, such as a finally, goes on.
+	Body bool `json:"body,omitempty"`
 	// Vars are BELAY_RUN_ID and its like.
 	Vars map[string]string `json:"vars,omitempty"`
 	// Claim is set where the step has a key.

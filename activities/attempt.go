@@ -33,6 +33,11 @@ type attempt struct {
 
 	ctx  context.Context //nolint:containedctx // outlives the activity's, which a failed heartbeat may cancel
 	stop func(*stopError)
+	// stopEarly is stop by somebody other than Temporal or the attempt itself;
+	// told is closed when one of those has asked for it too.
+	stopEarly func(*stopError)
+	early     atomic.Bool
+	told      chan struct{}
 
 	dirs workspace.Dirs
 	temp string
@@ -79,7 +84,10 @@ func (s *Steps) RunStep(ctx context.Context, in StepInput) (*StepResult, error) 
 	var cancel context.CancelCauseFunc
 	a.ctx, cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	a.stop = func(e *stopError) { cancel(e) }
+	a.told = make(chan struct{})
+	tell := sync.OnceFunc(func() { close(a.told) })
+	a.stopEarly = func(e *stopError) { a.early.Store(true); cancel(e) }
+	a.stop = func(e *stopError) { cancel(e); tell() }
 	a.res.Attempt = a.number
 
 	done := make(chan struct{})
@@ -88,7 +96,10 @@ func (s *Steps) RunStep(ctx context.Context, in StepInput) (*StepResult, error) 
 	err := a.run() //nolint:contextcheck // its own context outlives the activity's
 	if err == nil {
 		a.settleClaim() //nolint:contextcheck // likewise
+	} else {
+		a.awaitTold()
 	}
+	s.leave(a)
 	close(done)
 	touch.Wait()
 	return a.report(err)
@@ -100,7 +111,6 @@ func (a *attempt) run() (err error) {
 	if cause, ended := a.steps.enter(a); ended {
 		return &stopError{kind: stopCancelled, cause: cause}
 	}
-	defer a.steps.leave(a)
 	if !a.first {
 		// An earlier attempt may have outlived its worker.
 		err := a.steps.Proc.EndNode(a.ctx, processNode(a.key.runKey, a.key.node))

@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 
+	"belay.run/internal/cancels"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 )
@@ -23,11 +24,13 @@ import (
 type Control struct {
 	client    client.Client
 	namespace string
+	cancels   *cancels.Cancels
 }
 
 // NewControl returns Control over a connection to Temporal and its namespace.
-func NewControl(c client.Client, namespace string) *Control {
-	return &Control{client: c, namespace: namespace}
+// Hosts are told of cancels through told, which may be nil.
+func NewControl(c client.Client, namespace string, told *cancels.Cancels) *Control {
+	return &Control{client: c, namespace: namespace, cancels: told}
 }
 
 // Plan parses and checks a pipeline file, binds its inputs and freezes it, so
@@ -55,9 +58,26 @@ func invalid(err error) error {
 }
 
 // CancelCause reads from a workflow's history who asked for its cancel and why:
-// neither Temporal's UI nor its CLI passes a reason on to the workflow.
+// neither Temporal's UI nor its CLI passes a reason on to the workflow. The hosts
+// of a whole run hear of it from here, before its stages do.
 func (c *Control) CancelCause(ctx context.Context, in CauseInput) (*CancelCause, error) {
 	unstick(ctx, c.client, c.namespace)
+	why, err := c.cancelCause(ctx, in)
+	if err == nil && in.RunKey != "" {
+		if err := c.TellHosts(ctx, cancels.Cancel{RunKey: in.RunKey, Cause: why.Cause}); err != nil {
+			activity.GetLogger(ctx).Debug("the hosts hear of a cancel from its stages only", "error", err)
+		}
+	}
+	return why, err
+}
+
+// TellHosts tells all hosts that a run is stopped. They hear of it from its
+// stages too, if not so soon.
+func (c *Control) TellHosts(ctx context.Context, cancel cancels.Cancel) error {
+	return c.cancels.Announce(ctx, cancel)
+}
+
+func (c *Control) cancelCause(ctx context.Context, in CauseInput) (*CancelCause, error) {
 	token := []byte(nil)
 	for {
 		resp, err := c.client.WorkflowService().GetWorkflowExecutionHistoryReverse(ctx,
@@ -72,7 +92,7 @@ func (c *Control) CancelCause(ctx context.Context, in CauseInput) (*CancelCause,
 		}
 		for _, event := range resp.GetHistory().GetEvents() {
 			if event.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED {
-				return cancelCause(event), nil
+				return readCause(event), nil
 			}
 		}
 		if token = resp.GetNextPageToken(); len(token) == 0 {
@@ -88,7 +108,7 @@ const (
 	SupersededPrefix  = "superseded: "
 )
 
-func cancelCause(event *historypb.HistoryEvent) *CancelCause {
+func readCause(event *historypb.HistoryEvent) *CancelCause {
 	attrs := event.GetWorkflowExecutionCancelRequestedEventAttributes()
 	out := &CancelCause{
 		FromParent: attrs.GetExternalWorkflowExecution().GetWorkflowId() != "",

@@ -85,7 +85,9 @@ func (s *Steps) enter(a *attempt) (run.Cause, bool) {
 func (s *Steps) leave(a *attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.running, a.key)
+	if s.running[a.key] == a {
+		delete(s.running, a.key)
+	}
 }
 
 // End ends the processes of steps at once: the cancel of their activities would

@@ -4,6 +4,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"belay.run/activities"
+	"belay.run/internal/cancels"
 	"belay.run/internal/run"
 )
 
@@ -21,7 +22,7 @@ func (p *pipeline) heed(ctx workflow.Context) {
 		var why activities.CancelCause
 		var control *activities.Control
 		err := workflow.ExecuteActivity(workflow.WithActivityOptions(d, controlOptions()), control.CancelCause,
-			activities.CauseInput{WorkflowID: p.doc.ID, RunID: p.doc.RunID}).Get(d, &why)
+			activities.CauseInput{WorkflowID: p.doc.ID, RunID: p.doc.RunID, RunKey: p.doc.RunKey}).Get(d, &why)
 		if err != nil {
 			workflow.GetLogger(d).Warn("could not read why the run was cancelled", "error", err)
 			why.Cause = *p.halt.cause
@@ -46,10 +47,31 @@ func (p *pipeline) stop(ctx workflow.Context, status run.Status, cause *run.Caus
 		for _, n := range p.nodes {
 			n.tell(ctx, cause)
 		}
+		p.tellHosts(ctx, cause)
 	}
 	p.halt.stop(status, cause)
 	p.describe(ctx)
 	return true
+}
+
+// tellHosts has all hosts end what they run of the run's body, as a cancel does
+// when its cause is read. Nobody waits for it: the stages end their own in any
+// case.
+func (p *pipeline) tellHosts(ctx workflow.Context, cause *run.Cause) {
+	if workflow.GetVersion(ctx, "tell-hosts", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return
+	}
+	d, _ := workflow.NewDisconnectedContext(ctx)
+	workflow.Go(d, func(d workflow.Context) {
+		var control *activities.Control
+		opts := controlOptions()
+		opts.RetryPolicy.MaximumAttempts = 1 // later it would tell nothing new
+		err := workflow.ExecuteActivity(workflow.WithActivityOptions(d, opts), control.TellHosts,
+			cancels.Cancel{RunKey: p.doc.RunKey, Cause: *cause}).Get(d, nil)
+		if err != nil {
+			workflow.GetLogger(d).Debug("the hosts hear of the end from the stages only", "error", err)
+		}
+	})
 }
 
 // abort is what a stage that failed under on_failure: abort does to the others:

@@ -73,6 +73,17 @@ func TestPipeline(t *testing.T) {
 		}
 	})
 
+	t.Run("TellsAHostWhatBelongsToTheBody", func(t *testing.T) {
+		t.Parallel()
+		p := plan(stage("s", []spec.Step{step("a")}, func(s *spec.Stage) { s.Finally = []spec.Step{step("tidy")} }))
+		p.Finally = []spec.Step{step("report")}
+		b := setup(t, p)
+		b.run(t)
+		require.True(t, b.world.input["s/a"].Body)
+		require.False(t, b.world.input["s/tidy"].Body)
+		require.False(t, b.world.input["finally/report"].Body)
+	})
+
 	t.Run("SkipsAStageByItsOwnWhenWithoutHarmToThoseThatNeedIt", func(t *testing.T) {
 		t.Parallel()
 		p := plan(
@@ -122,7 +133,7 @@ func TestPipeline(t *testing.T) {
 		require.Equal(t, run.TriggerPipelineTimeout, doc.Cause.Trigger)
 		require.Equal(t, run.Cancelled, doc.Stages[0].Status)
 		require.Equal(t, run.TriggerPipelineTimeout, doc.Stages[0].Cause.Trigger)
-		require.Subset(t, b.world.all(), []string{"end s/slow", "run s/tidy", "release s", "run finally/report"})
+		require.Subset(t, b.world.all(), []string{"tell hosts pipeline_timeout", "end s/slow", "run s/tidy", "release s", "run finally/report"})
 	})
 }
 

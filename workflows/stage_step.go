@@ -165,7 +165,9 @@ func size(m map[string]string) int {
 
 // stepInput is a step with its expressions evaluated.
 func (s *stage) stepInput(st *spec.Step, doc *run.Step) (activities.StepInput, error) {
-	in := activities.StepInput{Owner: s.owner, Node: doc.Node, Step: *st, Vars: s.vars(st)}
+	in := activities.StepInput{
+		Owner: s.owner, Node: doc.Node, Step: *st, Vars: s.vars(st), Body: !s.in.Finally && !s.follows(doc),
+	}
 	in.Step.Env, in.Step.When, in.Step.Dedup = nil, nil, nil
 	scope := s.scope()
 	env, err := evaluate(st.Env, scope)

@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"belay.run/activities"
+	"belay.run/internal/cancels"
 	"belay.run/internal/dedup"
 	"belay.run/internal/resource"
 	"belay.run/internal/run"
@@ -73,6 +74,11 @@ func (w *world) CancelCause(_ context.Context, in activities.CauseInput) (*activ
 	cause := w.cause
 	cause.FromParent = cause.FromParent || strings.Contains(in.WorkflowID, "/")
 	return &cause, nil
+}
+
+func (w *world) TellHosts(_ context.Context, cancel cancels.Cancel) error {
+	w.note("tell hosts " + string(cancel.Cause.Trigger))
+	return nil
 }
 
 func (w *world) ClaimRun(_ context.Context, in activities.ClaimRunInput) (*activities.ClaimResult, error) {

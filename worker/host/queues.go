@@ -1,11 +1,14 @@
 package host
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
 	"go.temporal.io/sdk/worker"
 
+	"belay.run/activities"
+	"belay.run/internal/cancels"
 	"belay.run/internal/run"
 )
 
@@ -38,6 +41,9 @@ func (g *group) stop() {
 // the shared ones, so that a stage that is taken is served at once.
 func (w *Worker) openQueues() error {
 	acts := w.newActivities()
+	w.onStop(background(func(ctx context.Context) {
+		w.deps.cancels.Listen(ctx, func(c cancels.Cancel) { activities.EndRun(acts.steps, c) })
+	}))
 	open := func(g *group, queue string, o worker.Options, register func(worker.Registry)) error {
 		sdk := worker.New(w.deps.temporal.Client, queue, o)
 		register(sdk)

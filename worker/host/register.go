@@ -81,7 +81,7 @@ func (w *Worker) newActivities() *registered {
 		}),
 		notifier:  w.newNotifier(environ),
 		batches:   w.newBatches(),
-		control:   activities.NewControl(t.Client, t.Namespace),
+		control:   activities.NewControl(t.Client, t.Namespace, w.deps.cancels),
 		claims:    w.deps.claims,
 		groups:    activities.NewGroups(t.Client, t.Namespace),
 		binder:    activities.NewBinder(w.host),

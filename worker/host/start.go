@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"belay.run/activities"
+	"belay.run/internal/cancels"
 	"belay.run/internal/config"
 	"belay.run/internal/container"
 	"belay.run/internal/executor"
@@ -37,6 +38,7 @@ type deps struct {
 	redis     redis.UniversalClient
 	redisLogs redis.UniversalClient
 	ledger    *resource.Ledger // nil without a Redis
+	cancels   *cancels.Cancels // nil without a Redis
 	store     store.Store
 	logs      *logs.Logs
 	secrets   secret.Provider
@@ -75,7 +77,7 @@ func (w *Worker) Start(ctx context.Context) error {
 	}
 	w.deps.resources = resources
 	w.stages = newStages(w)
-	if err := w.openQueues(); err != nil {
+	if err := w.openQueues(); err != nil { //nolint:contextcheck // what it starts goes on until Stop
 		return err
 	}
 	w.state.set(StatusReady)
@@ -96,6 +98,7 @@ func (w *Worker) connect(ctx context.Context) error {
 		return err
 	}
 	w.deps.ledger = resource.NewLedger(w.deps.redis)
+	w.deps.cancels = cancels.New(w.deps.redis)
 	w.deps.store = w.cfg.Store
 	if w.deps.store == nil {
 		st, err := store.Open(ctx, w.cfg.Settings.Store, w.deps.redis)
