@@ -170,22 +170,28 @@ func shellArgv(shell, script string) []string {
 func (a *attempt) environment() (environ, error) {
 	env := environOf(a.steps.Environment)
 	env["CI"], env["HOME"], env["TMPDIR"] = "true", a.dirs.Home, a.ownTemp()
-	env.add(a.in.Env)
-	env.add(a.in.Vars)
-	for _, vars := range a.lent {
-		env.add(vars)
-	}
-	env["BELAY_ATTEMPT"] = strconv.Itoa(a.number)
+	a.own(env)
 	env["BELAY_WORKSPACE"], env["BELAY_CACHE"] = a.dirs.Workspace, a.steps.Host.Cache()
 	env["BELAY_OUTPUT"] = a.outputFile()
-	env.add(a.serviceVars())
-	a.once(env)
 	values, err := a.secrets()
 	if err != nil {
 		return nil, err
 	}
 	env.add(values)
 	return env, nil
+}
+
+// own are the step's own variables: those of the file, of its place, and of what
+// it holds.
+func (a *attempt) own(env environ) {
+	env.add(a.in.Env)
+	env.add(a.in.Vars)
+	for _, vars := range a.lent {
+		env.add(vars)
+	}
+	env["BELAY_ATTEMPT"] = strconv.Itoa(a.number)
+	env.add(a.serviceVars())
+	a.once(env)
 }
 
 // secrets reads the secrets that the step lists, at the moment of use.

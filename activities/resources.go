@@ -238,9 +238,16 @@ func guarded(f func() error) (err error) {
 }
 
 // ReleaseHere gives back what a host knows of a stage that has ended, trying once
-// each.
-func ReleaseHere(ctx context.Context, r *Resources, runKey, node string) ([]resource.Entry, error) {
-	return r.releaseHere(ctx, runKey, node)
+// each. What was tried in vain is let be for a while first, longer and longer, as
+// the janitor does; rest says that there is such.
+func ReleaseHere(ctx context.Context, r *Resources, runKey, node string) (tried []resource.Entry, rest bool, err error) {
+	entries, err := r.Records.Of(runKey, node)
+	due := slices.DeleteFunc(entries, func(e resource.Entry) bool {
+		soon := e.Attempts > 0 && time.Since(e.Since) < patienceAfter(e.Attempts)
+		rest = rest || soon
+		return soon
+	})
+	return r.release(ctx, due, false), rest, err
 }
 
 // releaseHere gives back all that this host knows of a node, trying once.

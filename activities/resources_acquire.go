@@ -56,7 +56,7 @@ func (e *scriptError) Error() string { return e.text }
 // Acquire runs the script in the workspace, with the step's variables. It hands
 // over the id by a line id=… on its standard output, or in the file named by
 // BELAY_OUTPUT.
-func (s *attemptScripts) Acquire(ctx context.Context, _ *resource.Entry, script string) (id string, err error) {
+func (s *attemptScripts) Acquire(ctx context.Context, e *resource.Entry, script string) (id string, err error) {
 	a := s.a
 	file, output := filepath.Join(a.temp, "acquire"), filepath.Join(a.temp, "acquired")
 	defer func() {
@@ -69,7 +69,7 @@ func (s *attemptScripts) Acquire(ctx context.Context, _ *resource.Entry, script 
 	}
 	env := environ{}
 	env.add(s.env)
-	env["BELAY_OUTPUT"] = output
+	env["BELAY_OUTPUT"], env[resource.EnvHolder] = output, e.Holder()
 	ids := &idLines{}
 	out, errOut := a.mask.Writer(a.log.Stdout()), a.mask.Writer(a.log.Stderr())
 	p, err := a.steps.Proc.Start(ctx, proc.Job{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -191,16 +190,10 @@ func (a *attempt) entry(r *spec.Resource) resource.Entry {
 }
 
 // frozen are the variables that a release script is given, now or later: those of
-// the file and of what is held, none of which is a secret.
+// the step, save such as name what is gone by then, and secrets.
 func (a *attempt) frozen() map[string]string {
-	out := maps.Clone(a.in.Env)
-	if out == nil {
-		out = map[string]string{}
-	}
-	maps.Copy(out, a.in.Vars)
-	for _, vars := range a.lent {
-		maps.Copy(out, vars)
-	}
+	out := environ{}
+	a.own(out)
 	return out
 }
 

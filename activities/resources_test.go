@@ -105,8 +105,9 @@ echo run >> "$TRACE"`,
 		holding(
 			spec.Resource{Kind: resource.KindTempDir, Name: "scratch"},
 			spec.Resource{Kind: resource.KindPort, Name: "web-ui"},
-			custom("window", `echo "acquire $BELAY_PORT_WEB_UI" >> "$TRACE"; echo id=w-42`,
-				`echo "release $BELAY_RESOURCE_ID $BELAY_PORT_WEB_UI $TOKEN" >> "$TRACE"; test -z "$CLOUD"`),
+			custom("window", `echo "acquire $BELAY_PORT_WEB_UI" >> "$TRACE"; echo "${BELAY_HOLDER:?}" > "$TRACE.holder"; echo id=w-42`,
+				`echo "release $BELAY_RESOURCE_ID $BELAY_PORT_WEB_UI $TOKEN" >> "$TRACE"; test -z "$CLOUD" && test "$BELAY_ATTEMPT" = 1 &&
+				test "$BELAY_HOLDER" = "$(cat "$TRACE.holder")"`),
 			spec.Resource{Kind: resource.KindCredential, Name: "CLOUD", Provider: "vault"},
 		),
 		func(in *activities.StepInput) {
@@ -214,7 +215,7 @@ func TestOneThatHangsLeavesTheOthersTheirTime(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), activities.ReleaseTry)
 	defer cancel()
-	got, err := activities.ReleaseHere(ctx, h.resources, "k1", "build")
+	got, _, err := activities.ReleaseHere(ctx, h.resources, "k1", "build")
 	require.NoError(t, err)
 	require.Len(t, got, 2)
 	require.FileExists(t, trace)
@@ -234,12 +235,10 @@ func TestEachTryReleasesTheLastAcquiredFirst(t *testing.T) {
 	for range 2 {
 		_, err = h.env.ExecuteActivity(h.resources.ReleaseResources, activities.ReleaseInput{Entries: res.Unreleased})
 		require.NoError(t, err)
-		_, err = activities.ReleaseHere(t.Context(), h.resources, "k1", "build")
-		require.NoError(t, err)
 	}
 	text, err := os.ReadFile(trace)
 	require.NoError(t, err)
-	require.Equal(t, strings.Repeat("second\nfirst\n", 5), string(text))
+	require.Equal(t, strings.Repeat("second\nfirst\n", 3), string(text))
 }
 
 // What has leaked stays so while others go on trying.
@@ -249,19 +248,21 @@ func TestAFailedTryKeepsWhatHasLeaked(t *testing.T) {
 	gone := filepath.Join(t.TempDir(), "gone")
 	left := resource.Entry{
 		Owner: resource.Owner{RunKey: "k1", WorkflowID: "w", Node: "build/s", Attempt: 1}, Kind: resource.KindCustom, Name: "x",
-		Scope: resource.ScopeStep, State: run.ResourceLeaked, Attempts: 6, Host: h.resources.Host.ID(), Since: time.Now(),
+		Scope: resource.ScopeStep, State: run.ResourceLeaked, Attempts: 6, Host: h.resources.Host.ID(), Since: time.Now().Add(-time.Hour),
 		Release: &resource.Command{Script: "test -e " + gone},
 	}
 	require.NoError(t, h.resources.Records.Note(&left))
 
-	got, err := activities.ReleaseHere(t.Context(), h.resources, "k1", "build")
+	got, _, err := activities.ReleaseHere(t.Context(), h.resources, "k1", "build")
 	require.NoError(t, err)
 	require.Len(t, got, 1)
 	require.Equal(t, run.ResourceLeaked, got[0].State)
 	require.Equal(t, 7, got[0].Attempts)
 
 	require.NoError(t, os.WriteFile(gone, nil, 0o600))
-	got, err = activities.ReleaseHere(t.Context(), h.resources, "k1", "build")
+	got[0].Since = got[0].Since.Add(-time.Hour)
+	require.NoError(t, h.resources.Records.Note(&got[0]))
+	got, _, err = activities.ReleaseHere(t.Context(), h.resources, "k1", "build")
 	require.NoError(t, err)
 	require.Len(t, got, 1)
 	require.Equal(t, run.ResourceReleased, got[0].State)
@@ -277,6 +278,33 @@ func (panics) Acquire(context.Context, *resource.Entry, resource.Ask) (resource.
 }
 
 func (panics) Release(context.Context, *resource.Entry) error { panic("boom") }
+
+func TestAHostLetsBeForAWhileWhatItCouldNotRelease(t *testing.T) {
+	t.Parallel()
+	h := setup(t, nil)
+	trace := filepath.Join(t.TempDir(), "trace")
+	note := func(name string, tries int, ago time.Duration) {
+		e := resource.Entry{
+			Owner: resource.Owner{RunKey: "run", WorkflowID: "wf", Node: "build/x", Attempt: 1}, Kind: resource.KindCustom, Name: name,
+			Scope: resource.ScopeStep, State: run.ResourceLeaked, Host: h.resources.Host.ID(), Attempts: tries, Since: time.Now().Add(-ago),
+			Release: &resource.Command{Script: "echo " + name + " >> " + trace + "; exit 1"},
+		}
+		require.NoError(t, h.resources.Records.Note(&e))
+	}
+	note("new", 0, 0)
+	note("resting", 20, 9*time.Minute)
+	note("rested", 20, 11*time.Minute)
+	tried, rest, err := activities.ReleaseHere(t.Context(), h.resources, "run", "build")
+	require.NoError(t, err)
+	require.True(t, rest)
+	require.Len(t, tried, 2)
+	text, err := os.ReadFile(trace)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"new", "rested"}, strings.Fields(string(text)))
+	tried, _, err = activities.ReleaseHere(t.Context(), h.resources, "run", "build")
+	require.NoError(t, err)
+	require.Empty(t, tried, "each has just been tried")
+}
 
 func TestCancelWhileAcquiringReleasesWithoutAnID(t *testing.T) {
 	t.Parallel()

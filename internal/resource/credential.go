@@ -23,9 +23,6 @@ const (
 	alreadyGone = 3
 	// maxIssued is how much a provider may print.
 	maxIssued = 256 << 10
-	// envHolder tells a provider for whom, so that it can find what it issued
-	// to one who was stopped before it heard of it.
-	envHolder = "BELAY_HOLDER"
 )
 
 // Credentials are issued for an attempt and revoked after it, by commands that
@@ -116,7 +113,7 @@ func (c *Credentials) call(ctx context.Context, e *Entry, args ...string) ([]byt
 		return nil, err
 	}
 	out, err := command.Call{
-		Argv: slices.Concat(provider, args), Env: []string{envHolder + "=" + e.Holder()}, Most: maxIssued, Within: issueWithin,
+		Argv: slices.Concat(provider, args), Env: []string{EnvHolder + "=" + e.Holder()}, Most: maxIssued, Within: issueWithin,
 	}.Output(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the provider %s could not %s %s: %w", e.Provider, args[0], e.Name, err)

@@ -42,5 +42,5 @@ func (c *Custom) Acquire(ctx context.Context, e *Entry, ask Ask) (Grant, error) 
 // Release runs the release script, with the id that acquire gave, or an empty one
 // where it was stopped before it could.
 func (c *Custom) Release(ctx context.Context, e *Entry) error {
-	return c.Scripts.Release(ctx, e, map[string]string{EnvResourceID: e.ID})
+	return c.Scripts.Release(ctx, e, map[string]string{EnvResourceID: e.ID, EnvHolder: e.Holder()})
 }

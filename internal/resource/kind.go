@@ -106,11 +106,14 @@ func EnvName(name string) string {
 }
 
 // The variables by which steps learn of what they hold: prefixes, save
-// EnvResourceID, which is for a release script.
+// EnvResourceID, which is for a release script, and EnvHolder, which tells who
+// acquires and releases for whom: what was acquired for one who was stopped before
+// it heard of it can be found by that.
 const (
 	EnvLockToken  = "BELAY_LOCK_TOKEN_" //nolint:gosec // the name of a variable
 	EnvPort       = "BELAY_PORT_"
 	EnvDir        = "BELAY_DIR_"
 	EnvCustomID   = "BELAY_RESOURCE_ID_"
 	EnvResourceID = "BELAY_RESOURCE_ID"
+	EnvHolder     = "BELAY_HOLDER"
 )

@@ -45,10 +45,11 @@ func (w *Worker) newResources(ctx context.Context, environ []string) (*activitie
 }
 
 // sweepResources gives back what stages acquired on this host that have ended, and
-// whose end nobody heard of here.
-func (s *stages) sweepResources(ctx context.Context) error {
+// whose end nobody heard of here. It reports whether it let something rest that
+// could not be given back before.
+func (s *stages) sweepResources(ctx context.Context) (rest bool, err error) {
 	if s.resources == nil {
-		return nil
+		return false, nil
 	}
 	all, err := s.resources.Records.All()
 	errs := []error{err}
@@ -61,18 +62,18 @@ func (s *stages) sweepResources(ctx context.Context) error {
 		asked[workflowID] = true
 		ended, err := s.ended(ctx, workspace.Binding{RunKey: runKey, Node: node, WorkflowID: workflowID})
 		if err != nil {
-			return errors.Join(append(errs, err)...)
+			return rest, errors.Join(append(errs, err)...)
 		}
 		if !ended {
 			continue
 		}
-		left, err := activities.ReleaseHere(ctx, s.resources, runKey, node)
-		errs = append(errs, err)
+		left, later, err := activities.ReleaseHere(ctx, s.resources, runKey, node)
+		errs, rest = append(errs, err), rest || later
 		for j := range left {
 			if e := &left[j]; e.Open() {
 				errs = append(errs, fmt.Errorf("giving back %s %s of %s: %s", e.Kind, e.Name, e.Node, e.Error))
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return rest, errors.Join(errs...)
 }

@@ -120,10 +120,13 @@ func (s *stages) sweep(ctx context.Context) {
 		return false, nil
 	})
 	s.settleWorkspaces(ctx, were)
+	rest := silent
 	if !silent {
-		err = errors.Join(err, s.sweepResources(ctx), s.sweepContainers(ctx))
+		var left error
+		rest, left = s.sweepResources(ctx)
+		err = errors.Join(err, left, s.sweepContainers(ctx))
 	}
-	s.report(err)
+	s.report(err, rest)
 }
 
 // settleWorkspaces writes down which of the workspaces that were here are given
@@ -148,8 +151,9 @@ func (s *stages) settleWorkspaces(ctx context.Context, were []workspace.Binding)
 	}
 }
 
-// report logs what a sweep could not do, once as long as it stays the same.
-func (s *stages) report(err error) {
+// report logs what a sweep could not do, once as long as it stays the same. One
+// that let something rest does not say that it could do all.
+func (s *stages) report(err error, rest bool) {
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -157,5 +161,7 @@ func (s *stages) report(err error) {
 	if text != "" && text != s.lastErr {
 		s.log.Warn("could not remove all that is left on this host; trying again later", zap.Error(err))
 	}
-	s.lastErr = text
+	if text != "" || !rest {
+		s.lastErr = text
+	}
 }
