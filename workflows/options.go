@@ -29,6 +29,10 @@ const (
 	// tree is gone before the server may start another attempt.
 	heartbeatMargin = 25 * time.Second
 
+	// moveWithin is how long, over finally_timeout, steps that follow may wait for
+	// another host in place of a lost one.
+	moveWithin = time.Minute
+
 	// maxReruns bounds how often a stage moves to another host.
 	maxReruns = 3
 

@@ -38,14 +38,37 @@ func (s *stage) follow(ctx workflow.Context, steps []spec.Step, what string) {
 	defer cancel()
 	s.endFinally = cancel
 	defer func() { s.endFinally = nil }()
-	s.clockFinally(fctx, what)
-	if s.hostLost && !s.moveToFollow(fctx, what) {
+	if !s.inPlace(fctx, what) {
 		return
 	}
 	s.sequence(fctx, steps, true)
 	if s.hostLost {
 		s.failed.note(run.Failed, &run.Cause{Trigger: run.TriggerWorkerLost, Source: s.doc.Node, Message: activities.ErrLost.Error()})
 	}
+}
+
+// inPlace makes ready for the steps that follow, on another host where the stage's
+// own is lost, and starts their clock: the move does not count.
+func (s *stage) inPlace(ctx workflow.Context, what string) bool {
+	lost := s.hostLost
+	if lost && workflow.GetVersion(ctx, "clock-finally-after-move", workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+		move, cancel := workflow.WithCancel(ctx)
+		defer cancel()
+		within := s.spec.FinallyTimeout + moveWithin
+		timer := workflow.NewTimerWithOptions(move, within, workflow.TimerOptions{Summary: "bound of the move to another host"})
+		workflow.Go(move, func(move workflow.Context) {
+			if timer.Get(move, nil) == nil {
+				cancel()
+			}
+		})
+		if !s.moveToFollow(move, what, fmt.Sprintf("it took more than %s", within)) {
+			return false
+		}
+		s.clockFinally(ctx, what)
+		return true
+	}
+	s.clockFinally(ctx, what)
+	return !lost || s.moveToFollow(ctx, what, fmt.Sprintf("the finally_timeout of %s was over first", s.spec.FinallyTimeout))
 }
 
 // clockFinally ends the steps that follow when finally_timeout is over.
@@ -71,7 +94,7 @@ func (s *stage) clockFinally(ctx workflow.Context, what string) {
 
 // moveToFollow takes another host for the steps that follow in a stage that lost
 // its own. They learn of it by BELAY_WORKER_LOST=1 and a fresh workspace.
-func (s *stage) moveToFollow(ctx workflow.Context, what string) bool {
+func (s *stage) moveToFollow(ctx workflow.Context, what, late string) bool {
 	s.lostWorkspace()
 	s.host, s.hostLost, s.moved = nil, false, true
 	cause := s.takeHost(ctx)
@@ -83,7 +106,7 @@ func (s *stage) moveToFollow(ctx workflow.Context, what string) bool {
 	case s.now:
 		why = "it was asked to leave them out"
 	case ctx.Err() != nil:
-		why = fmt.Sprintf("the finally_timeout of %s was over first", s.spec.FinallyTimeout)
+		why = late
 	}
 	s.doc.Notes = append(s.doc.Notes, fmt.Sprintf("the %s steps did not run: their host was lost, and no other could be had: %s", what, why))
 	return false

@@ -124,8 +124,20 @@ func TestStageHost(t *testing.T) {
 		doc := b.run(t)
 		require.Equal(t, run.Failed, doc.Status, doc.Cause)
 		require.Equal(t, []string{
-			"the finally steps did not run: their host was lost, and no other could be had: the finally_timeout of 5m0s was over first",
+			"the finally steps did not run: their host was lost, and no other could be had: it took more than 6m0s",
 		}, doc.Stages[0].Notes)
+	})
+
+	t.Run("StartsTheClockOfFinallyWhenAnotherHostIsThere", func(t *testing.T) {
+		t.Parallel()
+		b, looks := lost(t), 0
+		b.world.plan.Stages[0].FinallyTimeout = 5 * time.Second
+		b.world.alive = func() bool { looks++; return looks > 1 }
+		b.OnActivity("Bind", anything, anything).Return(b.world.Bind).Once()
+		b.OnActivity("Bind", anything, anything).After(30 * time.Second).Return(b.world.Bind)
+		doc := b.run(t)
+		require.Equal(t, run.TriggerWorkerLost, doc.Cause.Trigger)
+		require.Contains(t, b.world.all(), "run s/tidy")
 	})
 
 	t.Run("BeginsAgainElsewhereWhereTheFileSaysSo", func(t *testing.T) {
