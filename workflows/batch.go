@@ -61,10 +61,7 @@ func Batch(ctx workflow.Context, in batch.Input) (*batch.Document, error) {
 func newBulk(ctx workflow.Context, in *batch.Input) (*bulk, error) {
 	info := workflow.GetInfo(ctx)
 	now := workflow.Now(ctx)
-	b := &bulk{in: in, plan: planBatch(in), doc: batch.Document{
-		ID: info.WorkflowExecution.ID, RunID: info.WorkflowExecution.RunID, Tenant: in.Tenant, Project: in.Project, File: in.File,
-		Status: run.Running, Total: in.Total, StartedAt: &now, Folder: in.Folder, ChunkSize: in.ChunkSize,
-	}}
+	b := &bulk{in: in, plan: planBatch(in), doc: in.Document(info.WorkflowExecution.ID, info.WorkflowExecution.RunID, now)}
 	if c := in.Carried; c != nil {
 		b.next, b.doc.StartedAt, b.tally = c.Next, &c.StartedAt, c.Tally
 	}

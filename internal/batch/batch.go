@@ -40,10 +40,9 @@ const (
 	PartWorkflow = "BatchPart"
 	// StatusQuery returns a Progress from either.
 	StatusQuery = "status"
-	// MemoTotal and MemoFile are kept with the workflow, so that a batch can be
-	// described while no worker answers.
-	MemoTotal = "total"
-	MemoFile  = "file"
+	// Memo is kept with the workflow: its Input, so that a batch can be described
+	// while no worker answers.
+	Memo = "batch"
 )
 
 // Input starts a batch whose chunks lie in the store.
@@ -134,6 +133,17 @@ func (c *Chunk) String() string { return fmt.Sprintf("tasks %d–%d", c.First+1,
 func ChunkOf(ref Ref, index, size, total int) Chunk {
 	first := index * size
 	return Chunk{Batch: ref, Index: index, First: first, Tasks: min(size, total-first)}
+}
+
+// Document is that of a batch of which nothing more is known than what started
+// it.
+func (in *Input) Document(id, runID string, startedAt time.Time) Document {
+	d := Document{
+		ID: id, RunID: runID, Tenant: in.Tenant, Project: in.Project, File: in.File, Status: run.Running,
+		Total: in.Total, StartedAt: &startedAt, Folder: in.Folder, ChunkSize: in.ChunkSize,
+	}
+	d.Take(&Tally{}, startedAt)
+	return d
 }
 
 // Progress is what a batch or a part tells while it runs.

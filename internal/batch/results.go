@@ -90,3 +90,19 @@ func unfinished(t *task.Task) task.Result {
 
 // unknownTasks stand for those of a chunk that the store has lost.
 func unknownTasks(c *Chunk) *Tasks { return &Tasks{Tasks: make([]task.Task, c.Tasks)} }
+
+// Recount makes the account of a batch from what is recorded: of one whose
+// workflow was terminated there is no other.
+func Recount(ctx context.Context, st store.Store, d *Document) (*Tally, error) {
+	in := Input{Total: d.Total, ChunkSize: d.ChunkSize}
+	total := &Tally{}
+	for k := range in.Chunks() {
+		c := ChunkOf(d.Ref(), k, d.ChunkSize, d.Total)
+		j, err := ReadJournal(ctx, st, &c)
+		if err != nil {
+			return nil, err
+		}
+		total.Plus(j.Tally())
+	}
+	return total, nil
+}

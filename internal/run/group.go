@@ -22,3 +22,9 @@ func GroupID(tenant, project, name string) string {
 	}
 	return strings.Join([]string{part(tenant), part(project), "group", short}, "/")
 }
+
+// BatchID builds the workflow id of a batch of light tasks:
+// tenant/project/batch/<name>.
+func BatchID(tenant, project, name string) string {
+	return strings.Join([]string{part(tenant), part(project), "batch", part(name)}, "/")
+}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"belay.run/internal/batch/control"
 	"belay.run/internal/config"
 	"belay.run/internal/run"
 	"belay.run/starter/runs"
@@ -99,10 +100,11 @@ func exitError(err error) *ExitError {
 	var server *config.UnreachableError
 	var unknown *runs.UnknownError
 	var setting *config.SettingError
+	var noBatch *control.UnknownError
 	switch {
 	case errors.As(err, &server):
 		return &ExitError{Code: ExitUnreachable, Err: fmt.Errorf("cannot use %s at %s: %w", server.Service, server.Address, server.Err), Hint: server.Check}
-	case errors.As(err, &unknown), errors.As(err, &setting):
+	case errors.As(err, &unknown), errors.As(err, &setting), errors.As(err, &noBatch):
 		return &ExitError{Code: ExitUsage, Err: err}
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
 		return &ExitError{Code: ExitCancelled, Err: errInterrupted}

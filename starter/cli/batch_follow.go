@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"belay.run/internal/batch"
+	"belay.run/internal/batch/control"
+	"belay.run/internal/run"
+	"belay.run/internal/store"
+)
+
+const (
+	// batchLook is how often the progress of a batch is looked at.
+	batchLook = 500 * time.Millisecond
+	// againAfter is how long to wait before Temporal is asked again for the end.
+	againAfter = time.Second
+)
+
+// batchRun is a batch that this command started, or found.
+type batchRun struct {
+	*app
+
+	conn    *Connection
+	store   store.Store
+	flags   *batchFlags
+	control *control.Client
+	sigs    <-chan os.Signal
+	id      string
+	own     bool
+}
+
+// begin starts the batch and follows it.
+func (b *batchRun) begin(ctx context.Context, in batch.Input) error {
+	started, err := b.control.Start(ctx, in, b.flags.requestID)
+	if err != nil || started.Attached {
+		// Nobody will run what was packed.
+		err = errors.Join(err, batch.Remove(context.WithoutCancel(ctx), b.store, in.Folder))
+	}
+	if err != nil {
+		return err
+	}
+	b.id, b.own = started.ID, !started.Attached
+	b.announce(&in, started)
+	if b.flags.detach {
+		return b.detached(ctx, &in, started)
+	}
+	d, err := b.follow(ctx)
+	if errors.Is(err, errDetached) {
+		return &ExitError{Code: ExitCancelled, Err: errors.New("left the batch before its end: it goes on"), Hint: b.lookAgain()}
+	}
+	if err != nil {
+		return &ExitError{Code: leftBy(err, nil).Code, Err: err, Hint: b.lookAgain()}
+	}
+	return b.conclude(ctx, d)
+}
+
+// announce prints the batch's id first of all, so that it can be found again.
+func (b *batchRun) announce(in *batch.Input, started control.Started) {
+	line := fmt.Sprintf("batch %s: %s", b.id, counted(in.Total, "task"))
+	if started.Attached {
+		line = "batch " + b.id + " was started before: following it"
+	}
+	if url := b.control.URL(b.id, started.RunID); url != "" {
+		line += " (" + url + ")"
+	}
+	// Whether it can be written shows with what comes next.
+	_, _ = fmt.Fprintln(b.progress(), line)
+}
+
+func (b *batchRun) detached(ctx context.Context, in *batch.Input, started control.Started) error {
+	if *b.flags.output != formatJSON {
+		_, err := fmt.Fprintln(b.Out, b.lookAgain())
+		return err
+	}
+	d := in.Document(started.ID, started.RunID, time.Now().UTC())
+	d.URL = b.control.URL(started.ID, started.RunID)
+	if started.Attached {
+		there, err := b.control.Read(ctx, started.ID)
+		if err != nil {
+			return err
+		}
+		d = *there
+	}
+	return writeJSON(b.Out, &d)
+}
+
+func (b *batchRun) lookAgain() string {
+	return fmt.Sprintf("look at it with: %s batch status %s", b.Name, quoted(b.id))
+}
+
+// progress is where people see what goes on: JSON has standard output for
+// itself.
+func (b *batchRun) progress() io.Writer {
+	if *b.flags.output == formatJSON {
+		return b.Err
+	}
+	return b.Out
+}
+
+// follow shows the batch until it has ended, or until signals say to leave it
+// before, which is errDetached.
+func (b *batchRun) follow(ctx context.Context) (*batch.Document, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	bar := newBatchBar(b.progress(), time.Now)
+	var tasks sync.WaitGroup
+	tasks.Go(func() { b.heed(ctx, cancel, bar) })
+	tasks.Go(func() { b.look(ctx, bar) })
+	d, err := b.await(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errDetached) {
+		err = errDetached
+	}
+	cancel(nil)
+	tasks.Wait()
+	return d, errors.Join(err, bar.finish(d))
+}
+
+// await waits for the end, also over a Temporal that is away for a while.
+func (b *batchRun) await(ctx context.Context) (*batch.Document, error) {
+	for {
+		d, err := b.control.Await(ctx, b.id)
+		if err == nil || ctx.Err() != nil || !isUnreachable(err) {
+			return d, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(againAfter):
+		}
+	}
+}
+
+// look shows how far the batch is, now and then.
+func (b *batchRun) look(ctx context.Context, bar *batchBar) {
+	tick := time.NewTicker(batchLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			// What cannot be read now is read the next time.
+			if d, err := b.control.Read(ctx, b.id); err == nil && !d.Status.Terminal() {
+				bar.show(d)
+			}
+		}
+	}
+}
+
+// heed does what signals ask for.
+func (b *batchRun) heed(ctx context.Context, cancel context.CancelCauseFunc, bar *batchBar) {
+	keys := interrupts{own: b.own}
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case sig := <-b.sigs:
+			switch keys.next(sig) {
+			case nothing, askNow:
+			case detach:
+				asking.Wait() // who leaves a batch has it cancelled all the same
+				cancel(errDetached)
+			case askCancel:
+				bar.notice("asked the batch to cancel; Ctrl-C again leaves it to end by itself")
+				asking.Go(func() { b.ask(ctx, sig, bar) })
+			}
+		}
+	}
+}
+
+func (b *batchRun) ask(ctx context.Context, sig os.Signal, bar *batchBar) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), askPatience)
+	defer stop()
+	if err := b.control.Cancel(ctx, b.id, whoami(), signalName(sig)); err != nil {
+		bar.notice(err.Error())
+	}
+}
+
+// conclude writes the results and what is said of a batch in the end.
+func (b *batchRun) conclude(ctx context.Context, d *batch.Document) error {
+	if err := recount(ctx, b.store, d); err != nil {
+		return err
+	}
+	if b.flags.out != "" {
+		if err := writeResults(ctx, b.store, d, b.flags.out); err != nil {
+			return &ExitError{Code: ExitFailed, Err: err, Hint: fmt.Sprintf("the batch has ended; try: %s batch results %s --out FILE", b.Name, quoted(d.ID))}
+		}
+	}
+	if *b.flags.output == formatJSON {
+		if err := writeJSON(b.Out, d); err != nil {
+			return err
+		}
+	}
+	text := batchSummary(d, time.Now())
+	if b.flags.out != "" {
+		text += "  results: " + b.flags.out + "\n"
+	}
+	if _, err := io.WriteString(b.progress(), text); err != nil {
+		return fmt.Errorf("writing the summary: %w", err)
+	}
+	return ended(d.Status)
+}
+
+// recount makes the account of a batch that left none.
+func recount(ctx context.Context, st store.Store, d *batch.Document) error {
+	if d.Cause == nil || d.Cause.Message != control.Terminated || d.Status != run.Cancelled || d.ChunkSize == 0 {
+		return nil
+	}
+	t, err := batch.Recount(ctx, st, d)
+	if err != nil {
+		return err
+	}
+	d.Take(t, *d.EndedAt)
+	return nil
+}
