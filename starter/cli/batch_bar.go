@@ -3,11 +3,13 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"belay.run/internal/batch"
+	"belay.run/internal/run"
 	"belay.run/internal/tree"
 )
 
@@ -104,11 +106,10 @@ func (b *batchBar) clear() {
 }
 
 // finish ends the display.
-func (b *batchBar) finish(*batch.Document) error {
+func (b *batchBar) finish() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.clear()
-	return nil
 }
 
 // bar is how far the batch is, as a picture.
@@ -130,32 +131,29 @@ func batchLine(d *batch.Document, rate float64) string {
 	if d.Total > 0 {
 		percent = 100 * d.Ended() / d.Total
 	}
-	s := fmt.Sprintf("%d%% %s of %s", percent, thousands(d.Ended()), thousands(d.Total))
+	words := []string{fmt.Sprintf("%d%% %s of %s", percent, thousands(d.Ended()), thousands(d.Total))}
 	if rate > 0 {
 		left := time.Duration(float64(d.Total-d.Ended()) / rate * float64(time.Second))
-		s += fmt.Sprintf(", %s/s, %s left", thousands(int(rate)), tree.Duration(left))
+		words = append(words, thousands(int(rate))+"/s", tree.Duration(left)+" left")
 	}
 	for _, c := range []struct {
 		n    int
 		what string
 	}{{d.Failed, "failed"}, {d.Duplicate, "duplicate"}, {d.Retried, "retried"}} {
 		if c.n > 0 {
-			s += fmt.Sprintf(", %s %s", thousands(c.n), c.what)
+			words = append(words, thousands(c.n)+" "+c.what)
 		}
 	}
-	if d.Status != "running" {
-		s += ", " + tree.StatusWords(d.Status)
+	if d.Status != run.Running {
+		words = append(words, tree.StatusWords(d.Status))
 	}
-	for _, n := range d.Notes {
-		s += "; " + n
-	}
-	return s
+	return strings.Join(append(words, d.Notes...), ", ")
 }
 
 // batchSummary says how a batch ended, or stands.
 func batchSummary(d *batch.Document, now time.Time) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s of %s in %s (%s/s)", tree.StatusWords(d.Status), thousands(d.Ended()), counted(d.Total, "task"),
+	fmt.Fprintf(&b, "%s: %s of %s tasks in %s (%s/s)", tree.StatusWords(d.Status), thousands(d.Ended()), thousands(d.Total),
 		tree.Duration(elapsed(d, now)), thousands(int(d.Rate)))
 	if why := tree.CauseWords(d.Cause, ""); why != "" {
 		b.WriteString(": " + why)
@@ -177,7 +175,7 @@ func batchSummary(d *batch.Document, now time.Time) string {
 
 // thousands is a number as people read it.
 func thousands(n int) string {
-	s := fmt.Sprint(n)
+	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}

@@ -118,7 +118,8 @@ func (b *batchRun) follow(ctx context.Context) (*batch.Document, error) {
 	}
 	cancel(nil)
 	tasks.Wait()
-	return d, errors.Join(err, bar.finish(d))
+	bar.finish()
+	return d, err
 }
 
 // await waits for the end, also over a Temporal that is away for a while.
