@@ -1,10 +1,12 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -31,6 +33,8 @@ type place struct {
 	queue, label string
 	// gone: the host does not answer.
 	gone bool
+	// end is when no time is left; zero in runs that began before it was heeded.
+	end time.Time
 }
 
 // tryRelease tries once, wherever that can be done.
@@ -38,7 +42,7 @@ func (p *place) tryRelease(ctx workflow.Context, in activities.ReleaseInput, wit
 	var resources *activities.Resources
 	var res activities.ReleaseResult
 	if p.queue != "" && !p.gone {
-		opts := workflow.WithActivityOptions(ctx, givingOptions(p.queue, within))
+		opts := workflow.WithActivityOptions(ctx, p.givingOptions(ctx, p.queue, within))
 		err := workflow.ExecuteActivity(opts, resources.ReleaseResources, in).Get(ctx, &res)
 		if _, late := notTaken(err); !late {
 			return &res, err
@@ -49,14 +53,14 @@ func (p *place) tryRelease(ctx workflow.Context, in activities.ReleaseInput, wit
 	if p.label != "" {
 		queue = run.StepsQueue(p.label)
 	}
-	opts := workflow.WithActivityOptions(ctx, givingOptions(queue, within))
+	opts := workflow.WithActivityOptions(ctx, p.givingOptions(ctx, queue, within))
 	err := workflow.ExecuteActivity(opts, resources.ReleaseResources, in).Get(ctx, &res)
 	return &res, err
 }
 
-// givingOptions are for giving resources back, once each.
-func givingOptions(queue string, within time.Duration) workflow.ActivityOptions {
-	return workflow.ActivityOptions{
+// givingOptions are for giving resources back, once each, in the time that is left.
+func (p *place) givingOptions(ctx workflow.Context, queue string, within time.Duration) workflow.ActivityOptions {
+	o := workflow.ActivityOptions{
 		TaskQueue:              queue,
 		ScheduleToStartTimeout: hostPickup,
 		StartToCloseTimeout:    max(within, activities.ReleaseTry),
@@ -64,7 +68,15 @@ func givingOptions(queue string, within time.Duration) workflow.ActivityOptions 
 		Summary:                "gives resources back",
 		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, MaximumAttempts: 2},
 	}
+	if !p.end.IsZero() {
+		o.ScheduleToCloseTimeout = max(p.end.Sub(workflow.Now(ctx)), lastTry)
+		o.ScheduleToStartTimeout = min(o.ScheduleToStartTimeout, o.ScheduleToCloseTimeout)
+	}
+	return o
 }
+
+// lastTry is what a try has that begins when the time is nearly over.
+const lastTry = 3 * time.Second
 
 // releaseUntil tries to release until all of it is, or the waits are over, or
 // within is. Shown is told of the entries after each try. It returns what is left,
@@ -74,6 +86,11 @@ func (p *place) releaseUntil(ctx workflow.Context, in activities.ReleaseInput, w
 ) ([]resource.Entry, error) {
 	end := workflow.Now(ctx).Add(within)
 	waits := releaseWaits(len(in.Entries) > 0)
+	next := func(i int) time.Duration { return waits[i] }
+	if workflow.GetVersion(ctx, "release-within", workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+		p.end = end
+		next = func(i int) time.Duration { return waits[min(i+1, len(waits)-1)] }
+	}
 	var failed error
 	for i, wait := range waits {
 		if wait > 0 {
@@ -81,7 +98,7 @@ func (p *place) releaseUntil(ctx workflow.Context, in activities.ReleaseInput, w
 				return in.Entries, err
 			}
 		}
-		in.Last = i == len(waits)-1 || workflow.Now(ctx).Add(wait).After(end)
+		in.Last = i == len(waits)-1 || workflow.Now(ctx).Add(next(i)).After(end)
 		res, err := p.tryRelease(ctx, in, within)
 		if failed = err; err == nil {
 			in.Entries = res.Entries
@@ -104,11 +121,31 @@ func (p *place) releaseUntil(ctx workflow.Context, in activities.ReleaseInput, w
 	for i := range left {
 		left[i].State = run.ResourceLeaked
 		if left[i].Error == "" && failed != nil {
-			left[i].Error = failed.Error()
+			left[i].Error = plainly(failed)
 		}
 	}
 	shown(left)
 	return left, failed
+}
+
+// plainly says in words for people why an activity that was to give something back
+// did not.
+func plainly(err error) string {
+	timeout, ok := errors.AsType[*temporal.TimeoutError](err)
+	if !ok {
+		if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
+			return app.Message()
+		}
+		return err.Error()
+	}
+	switch timeout.TimeoutType() {
+	case enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START:
+		return "no live worker took it in time"
+	case enumspb.TIMEOUT_TYPE_HEARTBEAT:
+		return "the worker that was at it fell silent"
+	case enumspb.TIMEOUT_TYPE_START_TO_CLOSE, enumspb.TIMEOUT_TYPE_SCHEDULE_TO_CLOSE, enumspb.TIMEOUT_TYPE_UNSPECIFIED:
+	}
+	return "it was not done when the release_timeout was over"
 }
 
 // onlyThere reports whether entries can be released by their own host alone.
@@ -148,7 +185,7 @@ func (s *stage) giveBack(ctx workflow.Context, st *spec.Step, doc *run.Step, out
 		defer func() { s.releasing-- }()
 		_, err := at.releaseUntil(d, in, s.in.ReleaseTimeout, func(entries []resource.Entry) { show(doc, entries) })
 		if err != nil {
-			s.doc.Notes = append(s.doc.Notes, fmt.Sprintf("%s: nobody could be asked to give back what it held: %v", doc.Node, err))
+			s.doc.Notes = append(s.doc.Notes, fmt.Sprintf("%s: nobody could be asked to give back what it held: %s", doc.Node, plainly(err)))
 		}
 	})
 }

@@ -72,10 +72,12 @@ type releaser struct {
 	answers []func(activities.ReleaseInput) (*activities.ReleaseResult, error)
 	asked   []activities.ReleaseInput
 	queues  []string
+	had     []time.Duration // how long each could take
 }
 
 func (r *releaser) ReleaseResources(ctx context.Context, in activities.ReleaseInput) (*activities.ReleaseResult, error) {
 	r.asked = append(r.asked, in)
+	r.had = append(r.had, activity.GetInfo(ctx).ScheduleToCloseTimeout)
 	r.queues = append(r.queues, activity.GetInfo(ctx).TaskQueue)
 	answer := r.answers[0]
 	if len(r.answers) > 1 {
@@ -134,10 +136,11 @@ func setupReleaser(t *testing.T, steps []spec.Step, answers ...func(activities.R
 }
 
 // stageDoc runs the only stage alone, to see its steps.
-func stageDoc(t *testing.T, b *bench) *run.Stage {
+func stageDoc(t *testing.T, b *bench, release ...time.Duration) *run.Stage {
 	t.Helper()
+	release = append(release, 2*time.Minute)
 	b.ExecuteWorkflow(workflows.Stage, workflows.StageInput{
-		RunKey: "k", RunID: "r", ID: "t/p/n/r/1", Tenant: "t", Project: "p", Stage: b.world.plan.Stages[0], ReleaseTimeout: 2 * time.Minute,
+		RunKey: "k", RunID: "r", ID: "t/p/n/r/1", Tenant: "t", Project: "p", Stage: b.world.plan.Stages[0], ReleaseTimeout: release[0],
 	})
 	require.NoError(t, b.GetWorkflowError())
 	var doc run.Stage
@@ -179,6 +182,26 @@ func TestWhatCannotBeReleasedLeaks(t *testing.T) {
 	require.Len(t, r.asked, 5)
 	require.True(t, r.asked[4].Last)
 	require.Equal(t, []run.Resource{{Kind: "lock", Name: "prod", State: run.ResourceLeaked, Attempts: 6, Error: "no"}}, doc.Steps[0].Resources)
+}
+
+// The release_timeout bounds the tries and the waits between them, and what is said
+// then is for people.
+func TestReleaseTimeoutIsABound(t *testing.T) {
+	t.Parallel()
+	const within = 6 * time.Second
+	b, r := setupReleaser(t, []spec.Step{step("a", holds(aLock()))}, become(run.ResourceReleasing, heldLock()),
+		func(activities.ReleaseInput) (*activities.ReleaseResult, error) {
+			return nil, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_CLOSE, nil)
+		})
+	b.world.steps["a"] = leavesHeld(heldLock())
+	began := b.Now()
+	doc := stageDoc(t, b, within)
+	require.Less(t, b.Now().Sub(began), within, "it does not wait for a try that would be too late")
+	require.Len(t, r.asked, 2)
+	require.Equal(t, []time.Duration{within - time.Second, within - 3*time.Second}, r.had)
+	require.Equal(t, run.ResourceLeaked, doc.Steps[0].Resources[0].State)
+	require.Equal(t, "no", doc.Steps[0].Resources[0].Error, "what the last try that could be heard said")
+	require.Equal(t, []string{"s/a: nobody could be asked to give back what it held: it was not done when the release_timeout was over"}, doc.Notes)
 }
 
 // An attempt whose worker fell silent says nothing: whoever knows is asked.

@@ -197,9 +197,9 @@ func (s *stage) release(ctx workflow.Context) {
 	opts := releaseOptions(s.host.Queue, s.in.ReleaseTimeout)
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(d, opts), steps.Release, s.owner).Get(d, nil)
 	if err != nil {
-		s.doc.Notes = append(s.doc.Notes, fmt.Sprintf("the workspace on host %s was not removed; the host sweeps it later: %v",
-			s.host.Host, err))
-		s.gaveWorkspace(err.Error())
+		s.doc.Notes = append(s.doc.Notes, fmt.Sprintf("the workspace on host %s was not removed; the host sweeps it later: %s",
+			s.host.Host, plainly(err)))
+		s.gaveWorkspace(plainly(err))
 		return
 	}
 	s.gaveWorkspace("")
