@@ -138,53 +138,32 @@ func (n *Notice) id() string {
 }
 
 // command runs the script of a notify, with the notice in a file.
-func (n *Notifier) command(ctx context.Context, in *NotifyInput, text []byte, values []secret.Value) (err error) {
-	mask, err := secret.NewMasker(values...)
-	if err != nil {
+func (n *Notifier) command(ctx context.Context, in *NotifyInput, text []byte, values []secret.Value) error {
+	if _, err := secret.NewMasker(values...); err != nil {
 		return fail(run.Cause{Trigger: run.TriggerInvalid, Message: fmt.Sprintf("notify: %v", err)})
 	}
-	if err := os.MkdirAll(n.cfg.Dir, 0o700); err != nil {
-		return fmt.Errorf("making a directory for notify: %w", err)
-	}
-	dir, err := os.MkdirTemp(n.cfg.Dir, "notice-")
-	if err != nil {
-		return fmt.Errorf("making a directory for notify: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	script, notice := filepath.Join(dir, "script"), filepath.Join(dir, "notice.json")
-	if err := errors.Join(os.WriteFile(script, []byte(in.Notify.Command), 0o600), os.WriteFile(notice, text, 0o600)); err != nil {
-		return fmt.Errorf("writing the notice: %w", err)
-	}
-	env := environOf(n.cfg.Environment)
-	env["HOME"], env["TMPDIR"] = dir, dir
-	env["BELAY_EVENT"], env["BELAY_NOTICE"] = in.Notice.Event, notice
-	env["BELAY_RUN_ID"], env["BELAY_RUN_KEY"], env["BELAY_PIPELINE"] = in.Notice.Run, in.Notice.RunKey, in.Notice.Pipeline
-	for _, v := range values {
-		env[v.Name()] = v.Reveal()
-	}
-	said := &tail{most: maxSaid}
-	out := mask.Writer(said)
-	res, err := n.run(ctx, proc.Job{
-		Node: "notify/" + in.Notice.RunKey, Argv: shellArgv("", script), Dir: dir, Env: env.list(),
-		Stdout: out, Stderr: out, Grace: commandGrace, DeadMan: commandWithin + commandGrace,
-	})
-	if err := errors.Join(err, out.Close()); err != nil {
-		return fmt.Errorf("running the command of notify: %w", err)
-	}
-	if res.ExitCode != 0 {
-		return fmt.Errorf("the command of notify: %s%s", res, said.said())
-	}
-	return nil
-}
-
-// run runs a process to its end, within its bound.
-func (n *Notifier) run(ctx context.Context, job proc.Job) (proc.Result, error) {
-	p, err := n.cfg.Proc.Start(ctx, job)
-	if err != nil {
-		return proc.Result{}, err
+	const notice = "notice.json"
+	command := script{
+		proc: n.cfg.Proc, what: "the command of notify", base: n.cfg.Dir, prefix: "notice-",
+		remove: func(_ context.Context, dir string) error { return os.RemoveAll(dir) },
+		text:   in.Notify.Command, secrets: values, more: map[string][]byte{notice: text}, most: maxSaid,
+		worker: n.cfg.Environment,
+		env: func(dir string) map[string]string {
+			return map[string]string{
+				"BELAY_EVENT": in.Notice.Event, "BELAY_NOTICE": filepath.Join(dir, notice),
+				"BELAY_RUN_ID": in.Notice.Run, "BELAY_RUN_KEY": in.Notice.RunKey, "BELAY_PIPELINE": in.Notice.Pipeline,
+			}
+		},
+		job: proc.Job{Node: "notify/" + in.Notice.RunKey, Grace: commandGrace, DeadMan: commandWithin + commandGrace},
 	}
 	ctx, cancel := context.WithTimeout(ctx, commandWithin)
 	defer cancel()
-	defer context.AfterFunc(ctx, p.Terminate)()
-	return p.Wait()
+	res, said, err := command.run(ctx)
+	if err != nil {
+		return fmt.Errorf("running the command of notify: %w", err)
+	}
+	if res.ExitCode != 0 {
+		return fmt.Errorf("the command of notify: %s%s", res, said)
+	}
+	return nil
 }

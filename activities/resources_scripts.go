@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"maps"
 	"path/filepath"
 	"time"
 
@@ -45,68 +45,35 @@ func (s *scripts) Acquire(context.Context, *resource.Entry, string) (string, err
 }
 
 // Release runs the release script in an empty directory.
-func (s *scripts) Release(ctx context.Context, e *resource.Entry, more map[string]string) (err error) {
+func (s *scripts) Release(ctx context.Context, e *resource.Entry, more map[string]string) error {
 	if e.Release == nil {
 		return errors.New("nothing is recorded that would release it")
 	}
-	base := ReleasesDir(s.of.Host)
-	if err := os.MkdirAll(base, 0o700); err != nil {
-		return fmt.Errorf("making a directory for a release script: %w", err)
-	}
-	dir, err := os.MkdirTemp(base, "release-")
-	if err != nil {
-		return fmt.Errorf("making a directory for a release script: %w", err)
-	}
-	defer func() { err = errors.Join(err, s.of.Host.Remove(context.WithoutCancel(ctx), dir)) }()
 	values, err := secret.Load(ctx, s.of.Secrets, e.Release.Secrets)
 	if err != nil {
 		return fmt.Errorf("reading secrets for the release script: %w", err)
 	}
-	mask, err := secret.NewMasker(values...)
-	if err != nil {
-		return fmt.Errorf("reading secrets for the release script: %w", err)
+	release := script{
+		proc: s.of.Proc, what: "the release script", base: ReleasesDir(s.of.Host), prefix: "release-", remove: s.of.Host.Remove,
+		text: e.Release.Script, shell: e.Release.Shell, secrets: values, out: s.out, errOut: s.errOut, most: maxLastWords,
+		worker: s.of.Environment,
+		env: func(string) map[string]string {
+			env := map[string]string{"CI": "true"}
+			maps.Copy(env, e.Release.Env)
+			maps.Copy(env, more)
+			return env
+		},
+		job: proc.Job{Node: releaseNodes + processNode(e.RunKey, e.Node), Grace: scriptGrace, DeadMan: ReleaseTry + releaseLate},
 	}
-	env := environOf(s.of.Environment)
-	env["CI"], env["HOME"], env["TMPDIR"] = "true", dir, dir
-	env.add(e.Release.Env)
-	env.add(more)
-	for _, v := range values {
-		env[v.Name()] = v.Reveal()
-	}
-	said := &tail{most: maxLastWords}
-	out, errOut := mask.Writer(io.MultiWriter(said, orNowhere(s.out))), mask.Writer(io.MultiWriter(said, orNowhere(s.errOut)))
-	res, err := s.run(ctx, dir, e, env, out, errOut)
-	if err := errors.Join(err, out.Close(), errOut.Close()); err != nil && !errors.Is(err, proc.ErrOutput) {
+	res, said, err := release.run(ctx)
+	if err != nil && !errors.Is(err, proc.ErrOutput) {
 		return err
 	}
 	if ctx.Err() != nil && res.ExitCode != 0 {
 		return context.Cause(ctx)
 	}
 	if res.ExitCode != 0 {
-		return fmt.Errorf("release: %s%s", res, said.said())
+		return fmt.Errorf("release: %s%s", res, said)
 	}
 	return nil
-}
-
-func (s *scripts) run(ctx context.Context, dir string, e *resource.Entry, env environ, out, errOut io.Writer) (proc.Result, error) {
-	script := filepath.Join(dir, "script")
-	if err := os.WriteFile(script, []byte(e.Release.Script), 0o600); err != nil {
-		return proc.Result{}, fmt.Errorf("writing the release script: %w", err)
-	}
-	p, err := s.of.Proc.Start(ctx, proc.Job{
-		Node: releaseNodes + processNode(e.RunKey, e.Node), Argv: shellArgv(e.Release.Shell, script), Dir: dir, Env: env.list(),
-		Stdout: out, Stderr: errOut, Grace: scriptGrace, DeadMan: ReleaseTry + releaseLate,
-	})
-	if err != nil {
-		return proc.Result{}, fmt.Errorf("starting the release script: %w", err)
-	}
-	defer context.AfterFunc(ctx, p.Terminate)()
-	return p.Wait()
-}
-
-func orNowhere(w io.Writer) io.Writer {
-	if w == nil {
-		return io.Discard
-	}
-	return w
 }

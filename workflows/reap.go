@@ -147,7 +147,9 @@ func tell(ctx workflow.Context, who *spec.Notify, notice activities.Notice, even
 // notify tells people something, of which what says in words what it is.
 func notify(ctx workflow.Context, who *spec.Notify, notice activities.Notice, what string) string {
 	var notifier *activities.Notifier
-	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, notifyOptions()), notifier.Notify,
+	opts := notifyOptions()
+	opts.Summary = "tells " + what
+	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), notifier.Notify,
 		activities.NotifyInput{Notify: who, Notice: notice}).Get(ctx, nil)
 	if err == nil {
 		return ""

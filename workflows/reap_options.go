@@ -67,7 +67,6 @@ func notifyOptions() workflow.ActivityOptions {
 	o := controlOptions()
 	o.StartToCloseTimeout = time.Minute
 	o.HeartbeatTimeout = claimHeartbeat
-	o.Summary = "tells what could not be released"
 	o.RetryPolicy = &temporal.RetryPolicy{InitialInterval: time.Second, MaximumAttempts: notifyTries}
 	return o
 }
