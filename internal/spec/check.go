@@ -104,6 +104,7 @@ func (p *parser) check(raw rawFile) *File {
 	c.countSteps(raw.finally)
 	c.countLegs()
 	c.sameKeys()
+	c.groupsInOrder()
 	c.unused()
 	return c.file
 }

@@ -217,7 +217,14 @@ func (c *checker) container(raw rawStep, names *scope) *Container {
 		Image: c.image(in.rawImage, names), Entrypoint: values(in.entrypoint.v), User: in.user.v,
 		Network: in.network.v, CPUs: in.cpus.v, Privileged: in.privileged.v,
 	}
+	targets := map[string]int{}
 	for _, m := range in.mounts.v {
+		if t := m.v.target; t.given() {
+			if line, twice := targets[path.Clean(t.v)]; twice {
+				c.p.errorf(t.node, "mount one of the two elsewhere", "mounts: %s is the target of another mount, in line %d", quote(t.v), line)
+			}
+			targets[path.Clean(t.v)] = t.node.Line
+		}
 		for _, p := range []val[string]{m.v.source, m.v.target} {
 			if p.given() && slices.Contains(strings.Split(p.v, "/"), "..") {
 				c.p.errorf(p.node, "write the path out", "mounts: the path %s holds ..", quote(p.v))

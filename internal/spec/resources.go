@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -78,7 +79,7 @@ func resourceKinds() []resourceKind {
 			must(key("acquire", script(), func(r *rawResource) *val[string] { return &r.acquire })),
 			must(key("release", releaseScript(), func(r *rawResource) *val[string] { return &r.release })),
 			key("timeout", duration(time.Second), func(r *rawResource) *val[time.Duration] { return &r.timeout })),
-		object(resource.KindCredential, "a credential", named(envNames("a credential")),
+		object(resource.KindCredential, "a credential", named(credentialNames()),
 			must(key("provider", named(nodeNames("a provider")), func(r *rawResource) *val[string] { return &r.provider }))),
 	}
 }
@@ -178,6 +179,16 @@ func (c *checker) resources(raw rawStep, names *scope) []Resource {
 		}
 	}
 	return out
+}
+
+// credentialNames is the rule for credentials: variables, save those without which
+// a step does not run as it should.
+func credentialNames() naming {
+	n := envNames("a credential")
+	n.not += `|^(PATH|HOME|TMPDIR|CI|PWD|OLDPWD|IFS|ENV|BASH_ENV|SHELL|USER|LOGNAME|LD_PRELOAD|LD_LIBRARY_PATH)$`
+	n.why = "that is a variable which every step has, or one of Belay's own"
+	n.notRE = regexp.MustCompile(n.not)
+	return n
 }
 
 // ownVariable refuses a credential by the name of something else that the step

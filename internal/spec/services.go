@@ -54,10 +54,13 @@ type rawHealth struct {
 // serviceNames is the rule for services: their names are host names.
 func serviceNames() naming {
 	const pattern = `^[a-z][a-z0-9-]{0,30}[a-z0-9]$|^[a-z]$`
-	return naming{
+	n := naming{
 		what: "a service", pattern: pattern, re: regexp.MustCompile(pattern),
 		hint: "use lower-case letters, digits and -, at most 32, and begin with a letter",
+		not:  `^localhost$`, why: "a container reaches itself by it",
 	}
+	n.notRE = regexp.MustCompile(n.not)
+	return n
 }
 
 func serviceObject() *object[rawService] {
