@@ -28,28 +28,12 @@ func (c *Claims) Renew(ctx context.Context, r Record, lease time.Duration) error
 // Settle ends a claim. It returns [ErrNotOwner] where it is another's or has
 // ended otherwise; to repeat the same end does no harm.
 func (c *Claims) Settle(ctx context.Context, s Settlement) error {
-	switch s.State {
-	case Completed, Failed, Canceled:
-	case Running, Released:
-		fallthrough
-	default:
-		return fmt.Errorf("settling %s: no claim ends as %q", s.Key, s.State)
-	}
-	result, err := s.Result.encode()
-	if err != nil {
-		return fmt.Errorf("settling %s: %w", s.Key, err)
-	}
-	args, err := grant(s.Held, s.Grant)
+	q, err := s.call()
 	if err != nil {
 		return err
 	}
-	window, died := max(s.Window, 0), ""
-	if s.Died {
-		died = "1"
-	}
 	asked := c.tier.ask()
-	got, err := c.run(ctx, settleScript, []string{s.Key.redisKey()}, append(args,
-		string(s.State), window.Microseconds(), result, died)...)
+	got, err := c.run(ctx, settleScript, q.keys, q.args...)
 	if err == nil {
 		err = c.settled(asked, got)
 	}
@@ -57,6 +41,31 @@ func (c *Claims) Settle(ctx context.Context, s Settlement) error {
 		return fmt.Errorf("settling %s: %w", s.Key, fault(ctx, err))
 	}
 	return nil
+}
+
+// call is a settlement as it is put to Redis.
+func (s Settlement) call() (call, error) {
+	switch s.State {
+	case Completed, Failed, Canceled:
+	case Running, Released:
+		fallthrough
+	default:
+		return call{}, fmt.Errorf("settling %s: no claim ends as %q", s.Key, s.State)
+	}
+	result, err := s.Result.encode()
+	if err != nil {
+		return call{}, fmt.Errorf("settling %s: %w", s.Key, err)
+	}
+	args, err := grant(s.Held, s.Grant)
+	if err != nil {
+		return call{}, err
+	}
+	window, died := max(s.Window, 0), ""
+	if s.Died {
+		died = "1"
+	}
+	args = append(args, string(s.State), window.Microseconds(), result, died)
+	return call{keys: []string{s.Key.redisKey()}, args: args}, nil
 }
 
 // settled keeps in the tier what a settlement made.

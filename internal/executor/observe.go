@@ -1,10 +1,6 @@
 package executor
 
-import (
-	"time"
-
-	"belay.run/internal/task"
-)
+import "belay.run/internal/task"
 
 // Observer hears what an executor does, for metrics. Its methods are called where
 // tasks run, and some with the executor's lock held: they return at once, call
@@ -56,40 +52,3 @@ func (nobody) Stopped()           {}
 func (nobody) Unclaimed()         {}
 func (nobody) Batched(int)        {}
 func (nobody) Loaded(bool)        {}
-
-// Status is what an executor does now.
-type Status struct {
-	// Status is running, closing or closed.
-	Status string `json:"status"`
-	// Executor is its kind: coroutine.
-	Executor string `json:"executor"`
-	Running  int    `json:"running"`
-	// Concurrency is how many may run now: Limit, or fewer where the process has
-	// not the files for more, or while it is short of CPU.
-	Concurrency int `json:"concurrency"`
-	Limit       int `json:"limit"`
-	// Waiting are tasks that wait, those of batches included; Queue is how many
-	// that were submitted one by one may.
-	Waiting int `json:"waiting"`
-	Queue   int `json:"queue"`
-	// Done is how many tasks have ended, Rate how many end in a second.
-	Done uint64  `json:"done"`
-	Rate float64 `json:"rate"`
-	// Delay is how long goroutines that could run wait for a CPU, at the 99th
-	// percentile.
-	Delay time.Duration `json:"scheduling_delay_ns"`
-	// Breakers is how many targets' circuits are in each state.
-	Breakers Breakers `json:"breakers"`
-	// Open are targets whose circuits are not closed, 100 at most, by name.
-	Open []string `json:"open,omitempty"`
-}
-
-// Breakers counts circuits by state.
-type Breakers struct {
-	Closed   int `json:"closed"`
-	HalfOpen int `json:"half_open"`
-	Open     int `json:"open"`
-}
-
-// Status returns what the executor does now.
-func (e *Executor) Status() Status { return Status{Status: "running", Executor: "coroutine"} }
