@@ -62,13 +62,16 @@ func (p *pipeline) tellHosts(ctx workflow.Context, cause *run.Cause) {
 		return
 	}
 	d, _ := workflow.NewDisconnectedContext(ctx)
+	opts := controlOptions()
+	opts.RetryPolicy.MaximumAttempts = 1 // later it would tell nothing new
+	var control *activities.Control
+	// Scheduled here and not in a coroutine: were the cancel of a child the first
+	// command after a version marker, the SDK would count the ids of those after
+	// it otherwise in a replay.
+	told := workflow.ExecuteActivity(workflow.WithActivityOptions(d, opts), control.TellHosts,
+		cancels.Cancel{RunKey: p.doc.RunKey, Cause: *cause})
 	workflow.Go(d, func(d workflow.Context) {
-		var control *activities.Control
-		opts := controlOptions()
-		opts.RetryPolicy.MaximumAttempts = 1 // later it would tell nothing new
-		err := workflow.ExecuteActivity(workflow.WithActivityOptions(d, opts), control.TellHosts,
-			cancels.Cancel{RunKey: p.doc.RunKey, Cause: *cause}).Get(d, nil)
-		if err != nil {
+		if err := told.Get(d, nil); err != nil {
 			workflow.GetLogger(d).Debug("the hosts hear of the end from the stages only", "error", err)
 		}
 	})

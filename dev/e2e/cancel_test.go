@@ -46,6 +46,27 @@ func requireGone(t *testing.T, mark string) {
 // processes can be told from others.
 func seconds(n int) string { return fmt.Sprintf("%d.%d", n, os.Getpid()) }
 
+func TestTimeoutOfARunEndsAllItsStages(t *testing.T) {
+	t.Parallel()
+	mark := seconds(399)
+	// A stage has as long as its run, from when it begins: first sees to it that
+	// the clock of the run is ahead of theirs.
+	r := shared.Get(t).Run(t, `
+version: 1
+name: late
+timeout: 9s
+stages:
+  - {name: first, steps: [{name: a, run: sleep 3}]}
+  - {name: one, needs: [first], steps: [{name: a, run: sleep `+mark+`}], finally: [{name: tidy, run: echo tidied}]}
+  - {name: two, needs: [first], steps: [{name: b, run: sleep `+mark+`}]}
+`)
+	doc := r.Wait()
+	requireGone(t, mark)
+	require.Equal(t, run.TimedOut, doc.Status)
+	require.Contains(t, []run.Status{run.Cancelled, run.TimedOut, run.Skipped}, e2e.Nodes(doc)["two/b"].Status)
+	replay(t, shared.Get(t), "36_run_timed_out", doc)
+}
+
 func TestCancelEndsTheWholeTreeAndRunsFinally(t *testing.T) {
 	t.Parallel()
 	mark := seconds(301)
