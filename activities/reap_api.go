@@ -36,6 +36,8 @@ type JanitorResult struct {
 	// and could not be.
 	Released int `json:"released"`
 	Leaked   int `json:"leaked"`
+	// Left counts those that Runs has no room for.
+	Left int `json:"left,omitempty"`
 	// UnderWay are runs whose release goes on after the pass.
 	UnderWay []string `json:"under_way"`
 	// More says that there were more runs than one pass takes.

@@ -74,11 +74,15 @@ func (r *Reaper) fromLedger(ctx context.Context) ([]*candidate, error) {
 	}
 	var out []*candidate
 	byRun := map[string]*candidate{}
+	leaked := map[string]bool{}
 	var first error
 	for e, err := range r.cfg.Ledger.Unreleased(ctx) {
 		if err != nil {
 			first = err
 			continue
+		}
+		if e.State == run.ResourceLeaked {
+			leaked[e.Holder()] = true
 		}
 		if live[e.RunID] || live[e.RunKey] {
 			continue
@@ -93,6 +97,9 @@ func (r *Reaper) fromLedger(ctx context.Context) ([]*candidate, error) {
 			c.tries = 0
 		}
 		c.tries = min(c.tries, e.Attempts)
+	}
+	if first == nil {
+		first = r.cfg.Ledger.CheckLeaked(ctx, leaked)
 	}
 	return out, first
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -42,6 +43,8 @@ func Janitor(ctx workflow.Context, in activities.JanitorInput) (*activities.Jani
 type pass struct {
 	res  activities.JanitorResult
 	open []string // the ids of runs whose release is under way
+	// shown is how many resources the result names so far.
+	shown int
 }
 
 // reap begins the release of what a run left, and notes what comes of it. One
@@ -65,11 +68,34 @@ func (p *pass) reap(ctx workflow.Context, owner activities.Owner, eager bool) {
 		case err != nil:
 			p.res.Notes = append(p.res.Notes, fmt.Sprintf("%s: %v", owner.WorkflowID, err))
 		case !res.Open && len(res.Released)+len(res.Leaked)+len(res.Notes) > 0:
-			p.res.Runs = append(p.res.Runs, *res)
-			p.res.Released += len(res.Released)
-			p.res.Leaked += len(res.Leaked)
+			p.note(res)
 		}
 	})
+}
+
+// note counts what a release came to, and keeps what one answer has room for.
+func (p *pass) note(res *activities.ReapResult) {
+	p.res.Released += len(res.Released)
+	p.res.Leaked += len(res.Leaked)
+	cut := *res
+	cut.Released, cut.Leaked = p.fit(res.Released), p.fit(res.Leaked)
+	cut.Notes = res.Notes[:min(len(res.Notes), maxReapNotes)]
+	p.res.Left += len(res.Released) + len(res.Leaked) - len(cut.Released) - len(cut.Leaked)
+	p.res.Runs = append(p.res.Runs, cut)
+}
+
+// fit is the part of a list for which there is room.
+func (p *pass) fit(list []activities.ReapedEntry) []activities.ReapedEntry {
+	const textMost = 512
+	room := max(maxPassEntries-p.shown, 0)
+	list = slices.Clone(list[:min(len(list), room)])
+	for i := range list {
+		if e := &list[i]; len(e.Error) > textMost {
+			e.Error = strings.ToValidUTF8(e.Error[:textMost], "") + "…"
+		}
+	}
+	p.shown += len(list)
+	return list
 }
 
 // reaped is the end of a [Reap], which tells what it did also where it failed.

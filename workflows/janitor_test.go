@@ -1,8 +1,11 @@
 package workflows_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/testsuite"
@@ -41,6 +44,21 @@ func TestJanitor(t *testing.T) {
 		require.Empty(t, res.UnderWay)
 		require.Contains(t, r.all(), "confirm a cancelled")
 		require.NotContains(t, r.all(), "confirm b cancelled")
+	})
+
+	t.Run("NamesAsMuchAsItsResultHolds", func(t *testing.T) {
+		t.Parallel()
+		env, r := reaper(t)
+		r.found.Runs = []activities.Owner{reapInput("a").Owner, reapInput("b").Owner}
+		e := activities.ReapedEntry{Node: "s/a", Kind: "lock", Name: "l", Error: strings.Repeat("é", 10_000)}
+		big := &activities.ReapResult{RunKey: "k", Leaked: slices.Repeat([]activities.ReapedEntry{e}, 700)}
+		env.OnWorkflow(activities.ReapWorkflow, anything, anything).Return(big, nil)
+		res := pass(t, env)
+		require.Equal(t, 1400, res.Leaked)
+		require.Equal(t, 400, res.Left)
+		require.Len(t, res.Runs, 2)
+		require.LessOrEqual(t, len(res.Runs[0].Leaked[0].Error), 515)
+		require.True(t, utf8.ValidString(res.Runs[0].Leaked[0].Error))
 	})
 
 	t.Run("DoesNotWaitForWhatTakesLong", func(t *testing.T) {

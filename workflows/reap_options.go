@@ -17,6 +17,9 @@ const (
 	unwindWithin = time.Hour
 	// maxReaped is how many runs one pass of the janitor takes on.
 	maxReaped = 50
+	// maxPassEntries is how many resources the result of a pass names; it counts
+	// all. maxReapNotes is how many notes it keeps of one run.
+	maxPassEntries, maxReapNotes = 1000, 10
 	// janitorPatience is how long a pass waits for what it has begun.
 	janitorPatience = 30 * time.Second
 	// maxRounds bounds how often a run is asked for what more is left of it.

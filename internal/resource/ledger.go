@@ -24,9 +24,12 @@ import (
 //	                          to have ended
 //	belay:ledgers             sorted set: the runs with something not released,
 //	                          by the time at which that was first seen
+//	belay:leaked              set: the holders of what is leaked, so that it can
+//	                          be counted without reading all
 const (
 	ledgerPrefix = "belay:ledger:{"
 	ledgersKey   = "belay:ledgers"
+	leakedKey    = "belay:leaked"
 	openField    = "!open"
 	statusField  = "!status"
 )
@@ -66,18 +69,20 @@ func ledgerKey(runKey string) string {
 //
 //	KEYS[1] -> the run's ledger
 //	ARGV    -> key of the entry, JSON of it, its state, ms to keep what is over
-//	Returns how many of the run are not released.
+//	Returns how many of the run are not released, the state before, and that after.
 var noteScript = redis.NewScript(`
 local old = redis.call('HGET', KEYS[1], ARGV[1])
 local was = old and cjson.decode(old).state or 'none'
+local is = was
 if was ~= 'released' or ARGV[3] == 'acquiring' then
+  is = ARGV[3]
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
   local function open(state) return state ~= 'released' and state ~= 'none' and 1 or 0 end
   redis.call('HINCRBY', KEYS[1], '!open', open(ARGV[3]) - open(was))
 end
 local open = tonumber(redis.call('HGET', KEYS[1], '!open') or 0)
 if open > 0 then redis.call('PERSIST', KEYS[1]) else redis.call('PEXPIRE', KEYS[1], ARGV[4]) end
-return open`)
+return {open, was, is}`)
 
 // confirmScript writes the final state of a run.
 //
@@ -104,14 +109,25 @@ func (l *Ledger) Note(ctx context.Context, e Entry) error {
 	if err != nil {
 		return fmt.Errorf("writing %s %s for the ledger: %w", e.Kind, e.Name, err)
 	}
-	open, err := noteScript.Run(ctx, l.rdb, []string{ledgerKey(e.RunKey)}, e.Key(), text, string(e.State), keepFor.Milliseconds()).Int()
+	got, err := noteScript.Run(ctx, l.rdb, []string{ledgerKey(e.RunKey)}, e.Key(), text, string(e.State), keepFor.Milliseconds()).Slice()
 	if err == nil {
-		err = l.index(ctx, e.RunKey, open, e.Since)
+		err = l.indexNoted(ctx, &e, got)
 	}
 	if err != nil {
 		return fmt.Errorf("noting %s %s in the ledger: %w", e.Kind, e.Name, err)
 	}
 	return nil
+}
+
+// indexNoted keeps the indexes in step with what noteScript has done.
+func (l *Ledger) indexNoted(ctx context.Context, e *Entry, got []any) error {
+	const answers = 3
+	if len(got) != answers {
+		return fmt.Errorf("it answered %v", got)
+	}
+	open, _ := got[0].(int64)
+	was, is := run.ResourceState(fmt.Sprint(got[1])), run.ResourceState(fmt.Sprint(got[2]))
+	return errors.Join(l.index(ctx, e.RunKey, int(open), e.Since), l.indexLeaked(ctx, e.Holder(), was, is))
 }
 
 // index keeps the run in the index while it has something open. The two keys may
@@ -245,7 +261,7 @@ func (l *Ledger) Confirmed(ctx context.Context, runKey string) (run.Status, erro
 	return run.Status(status), nil
 }
 
-// Drop forgets a run.
+// Drop forgets a run. What it had leaked is counted until [Ledger.CheckLeaked].
 func (l *Ledger) Drop(ctx context.Context, runKey string) error {
 	if l == nil {
 		return nil

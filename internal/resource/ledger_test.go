@@ -156,3 +156,34 @@ func TestNoLedgerWithoutRedis(t *testing.T) {
 	require.Empty(t, got)
 	require.Empty(t, unreleased(t, l))
 }
+
+func TestLedgerCountsWhatIsLeaked(t *testing.T) {
+	eachRedis(t, func(t *testing.T, rdb redis.UniversalClient) { //nolint:thelper // the test itself
+		l := resource.NewLedger(rdb)
+		ctx := t.Context()
+		count := func() int {
+			n, err := l.Leaked(ctx)
+			require.NoError(t, err)
+			return n
+		}
+		one, two := entry("r{1", "a/b", 1, run.ResourceLeaked), entry("r2", "a/b", 1, run.ResourceLeaked)
+		require.NoError(t, l.Note(ctx, entry("r3", "a/b", 1, run.ResourceHeld)))
+		for range 2 {
+			require.NoError(t, l.Note(ctx, one))
+			require.NoError(t, l.Note(ctx, two))
+		}
+		require.Equal(t, 2, count())
+		require.NoError(t, l.Note(ctx, entry("r{1", "a/b", 1, run.ResourceReleased)))
+		require.NoError(t, l.Note(ctx, one), "one who comes late")
+		require.Equal(t, 1, count())
+
+		// Somebody was stopped between the two writes.
+		require.NoError(t, rdb.Del(ctx, "belay:leaked").Err())
+		require.NoError(t, rdb.SAdd(ctx, "belay:leaked", one.Holder(), "gone|x").Err())
+		require.NoError(t, l.CheckLeaked(ctx, map[string]bool{two.Holder(): true}))
+		require.NoError(t, l.CheckLeaked(ctx, map[string]bool{two.Holder(): true, one.Holder(): true}))
+		require.Equal(t, []string{two.Holder()}, rdb.SMembers(ctx, "belay:leaked").Val())
+		require.NoError(t, l.CheckLeaked(ctx, map[string]bool{}))
+		require.Equal(t, 1, count(), "it is leaked, whoever did not see it")
+	})
+}

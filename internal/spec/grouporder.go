@@ -55,15 +55,13 @@ func (o *groupOrder) take(held []string, name val[string]) []string {
 	if !name.given() || name.node == nil || expr.Has(name.v) {
 		return held
 	}
-	for _, outer := range held {
-		if outer == name.v {
-			return held
-		}
+	if slices.Contains(held, name.v) {
+		return held
 	}
 	for _, outer := range held {
 		o.inside[outer] = append(o.inside[outer], nested{name.v, name})
 	}
-	return append(held[:len(held):len(held)], name.v)
+	return append(slices.Clip(held), name.v)
 }
 
 // steps notes the slots of steps. A step takes its own sorted by name, so that they

@@ -61,10 +61,8 @@ func janitorRunCommand(a *app) *cobra.Command {
 // passEnded is the error of a pass that could not release all it found; what it
 // left has been shown.
 func passEnded(res *activities.JanitorResult) error {
-	for i := range res.Runs {
-		if len(res.Runs[i].Leaked) > 0 {
-			return &ExitError{Code: ExitFailed}
-		}
+	if res.Leaked > 0 {
+		return &ExitError{Code: ExitFailed}
 	}
 	return nil
 }
@@ -84,6 +82,9 @@ func writePass(w io.Writer, res *activities.JanitorResult) error {
 		for _, note := range r.Notes {
 			fmt.Fprintf(&b, "  %s\n", tree.Clean(note))
 		}
+	}
+	if res.Left > 0 {
+		fmt.Fprintf(&b, "and %d more\n", res.Left)
 	}
 	for _, id := range res.UnderWay {
 		fmt.Fprintf(&b, "%s: under way, it goes on\n", tree.Clean(id))
