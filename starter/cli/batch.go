@@ -44,7 +44,7 @@ func batchCommand(a *app) *cobra.Command {
 		Args:  cobra.ArbitraryArgs,
 		RunE:  helpOrUnknown,
 	}
-	cmd.AddCommand(batchRunCommand(a), batchStatusCommand(a), batchResultsCommand(a), batchCancelCommand(a))
+	cmd.AddCommand(batchRunCommand(a), batchStatusCommand(a), batchResultsCommand(a), batchCancelCommand(a), batchRemoveCommand(a))
 	return cmd
 }
 

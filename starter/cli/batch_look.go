@@ -44,8 +44,8 @@ func batchResultsCommand(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&out, "out", "", "write to this `file` (default standard output)")
 	cmd.RunE = func(cmd *cobra.Command, argv []string) error {
 		return a.onBatch(cmd.Context(), argv[0], func(ctx context.Context, conn *Connection, d *batch.Document) error {
-			if !d.Status.Terminal() {
-				return &ExitError{Code: ExitUsage, Err: fmt.Errorf("batch %s has not ended: %s", d.ID, tree.StatusWords(d.Status))}
+			if err := hasEnded(d); err != nil {
+				return err
 			}
 			st, err := conn.Store(ctx)
 			if err != nil {
@@ -59,6 +59,34 @@ func batchResultsCommand(a *app) *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+func batchRemoveCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove ID",
+		Short: "Take the tasks and results of a batch that has ended out of the store",
+		Args:  args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, argv []string) error {
+			return a.onBatch(cmd.Context(), argv[0], func(ctx context.Context, conn *Connection, d *batch.Document) error {
+				if err := hasEnded(d); err != nil {
+					return err
+				}
+				st, err := conn.Store(ctx)
+				if err != nil {
+					return err
+				}
+				return batch.Remove(ctx, st, d.Folder)
+			})
+		},
+	}
+}
+
+// hasEnded is an error for a batch that goes on.
+func hasEnded(d *batch.Document) error {
+	if d.Status.Terminal() {
+		return nil
+	}
+	return &ExitError{Code: ExitUsage, Err: fmt.Errorf("batch %s has not ended: %s", d.ID, tree.StatusWords(d.Status))}
 }
 
 func batchCancelCommand(a *app) *cobra.Command {
