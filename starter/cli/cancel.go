@@ -70,7 +70,9 @@ func (t *target) cancel(ctx context.Context, f *cancelFlags) error {
 	if d.Status.Terminal() {
 		return t.tooLate(ctx, f)
 	}
-	if err := t.ask(ctx, f); err != nil {
+	if err := t.ask(ctx, f); errors.Is(err, errCancelledNode) {
+		return t.alreadyCancelled(f)
+	} else if err != nil {
 		return err
 	}
 	what := "run " + t.ref.ID
@@ -100,7 +102,27 @@ func (t *target) ask(ctx context.Context, f *cancelFlags) error {
 	if err != nil {
 		return err
 	}
-	err = t.runs.CancelNode(ctx, snap.Document, f.node, by)
+	if nodeStatus(snap.Document, f.node) == run.Cancelled {
+		return errCancelledNode
+	}
+	return nodeFault(t.runs.CancelNode(ctx, snap.Document, f.node, by))
+}
+
+// errCancelledNode says that there is nothing to ask for.
+var errCancelledNode = errors.New("the node is already cancelled")
+
+// alreadyCancelled says so; it is no error.
+func (t *target) alreadyCancelled(f *cancelFlags) error {
+	t.say(f, "%s of run %s is already cancelled", f.node, t.ref.ID)
+	if *f.output == formatJSON {
+		return writeJSON(t.Out, cancelDoc{ID: t.ref.ID, RunID: t.ref.RunID, Node: f.node})
+	}
+	return nil
+}
+
+// nodeFault is the error of a command that named a node of which there is nothing
+// to cancel.
+func nodeFault(err error) error {
 	if node, ok := errors.AsType[*runs.NodeError](err); ok {
 		exit := &ExitError{Code: ExitUsage, Err: err}
 		if len(node.Known) > 0 {
@@ -130,6 +152,13 @@ func (t *target) tooLate(ctx context.Context, f *cancelFlags) error {
 	d := snap.Document
 	if d.Status != run.Cancelled {
 		return &ExitError{Code: ExitUsage, Err: fmt.Errorf("run %s has already ended: %s", t.ref.ID, tree.StatusWords(d.Status))}
+	}
+	if f.node != "" && snap.Settled {
+		if nodeStatus(d, f.node) == run.Cancelled {
+			return t.alreadyCancelled(f)
+		}
+		// Nothing is asked for: no node of it is open.
+		return nodeFault(t.runs.CancelNode(ctx, d, f.node, runs.Asker{Identity: whoami(), Reason: f.reason}))
 	}
 	t.say(f, "run %s is already cancelled", t.ref.ID)
 	if f.wait && !snap.Settled {

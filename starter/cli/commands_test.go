@@ -152,6 +152,26 @@ func TestCancelOfARunThatEndedOtherwise(t *testing.T) {
 	require.Empty(t, b.server.Asked().Cancels)
 }
 
+func TestCancelOfANodeThatIsCancelledAlready(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.cancels(b.add(runName, run.Document{Stages: []run.Stage{
+		{Name: "greet", Node: "greet", Status: run.Cancelled}, {Name: "part", Node: "part", Status: run.Skipped},
+	}}))
+	for range 2 { // while it runs, and after it has ended
+		r := b.exec(t, "cancel", runName, "--node", "greet")
+		require.Equal(t, cli.ExitOK, r.code, r.err)
+		require.Contains(t, r.out, "greet of run "+runName+" is already cancelled")
+		r = b.exec(t, "cancel", runName, "--node", "nope")
+		require.Equal(t, cli.ExitUsage, r.code)
+		require.Contains(t, r.err, "there are: greet, part")
+		r = b.exec(t, "cancel", runName, "--node", "part")
+		require.Equal(t, cli.ExitUsage, r.code)
+		require.Contains(t, r.err, "it has already ended: skipped")
+		require.Equal(t, cli.ExitOK, b.exec(t, "cancel", runName, "--wait").code)
+	}
+}
+
 func TestCancelWaitTellsWhatLeaked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
