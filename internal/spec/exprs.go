@@ -56,22 +56,6 @@ func (c *checker) templates(entries []entry[string], names *scope) {
 	}
 }
 
-// parameters checks every text below a node.
-func (c *checker) parameters(n *yaml.Node, names *scope) {
-	n = resolve(n)
-	if n.Kind == yaml.ScalarNode {
-		if n.ShortTag() == "!!str" {
-			c.templateAt(n, n.Value, names)
-		}
-		return
-	}
-	for i, child := range n.Content {
-		if n.Kind == yaml.SequenceNode || i%2 == 1 {
-			c.parameters(child, names)
-		}
-	}
-}
-
 // condition checks a `when` and freezes it.
 func (c *checker) condition(w val[string], names *scope) *Condition {
 	if !w.given() {

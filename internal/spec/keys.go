@@ -151,6 +151,7 @@ func memberObject() *object[rawStep] {
 			{runForm, "run", "a step that runs a script", "runStep", "remove it"},
 			{usesForm, "uses", "a step with uses", "usesStep", "remove it"},
 		},
+		also: (*parser).fillWith, extended: usesForm, extend: describeWith,
 		fields: []field[rawStep]{
 			must(key("name", named(nodeNames("a step")), func(s *rawStep) *val[string] { return &s.name })),
 			key("when", condition(), func(s *rawStep) *val[string] { return &s.when }),
@@ -162,10 +163,13 @@ func memberObject() *object[rawStep] {
 		key("retry", retryObject().kind(), func(s *rawStep) *val[rawRetry] { return &s.retry }),
 		key("dedup", stepDedupObject().kind(), func(s *rawStep) *val[rawDedup] { return &s.dedup }),
 		key("risk", word(RiskHigh, RiskLow), func(s *rawStep) *val[Risk] { return &s.risk }),
+		key("secrets", listOf(named(envNames("a secret")), "secrets"), func(s *rawStep) *val[[]val[string]] { return &s.secrets }),
+		key("outputs", listOf(named(nodeNames("an output")), "outputs"), func(s *rawStep) *val[[]val[string]] { return &s.outputs }),
 	)...)
 	o.fields = append(o.fields, only(usesForm,
 		key("uses", usesType(), func(s *rawStep) *val[string] { return &s.uses }),
-		key("with", parameters(), func(s *rawStep) *val[map[string]any] { return &s.with }),
+		key("with", parameters(), func(s *rawStep) *val[[]entry[*yaml.Node]] { return &s.with }),
+		key("labels", labels(), func(s *rawStep) *val[[]entry[string]] { return &s.labels }),
 	)...)
 	o.fields = append(o.fields, only(runForm,
 		key("image", containerKind(), func(s *rawStep) *val[rawContainer] { return &s.image }),
@@ -173,9 +177,7 @@ func memberObject() *object[rawStep] {
 		key("shell", filled("a command line"), func(s *rawStep) *val[string] { return &s.shell }),
 		key("working_dir", filled("a folder"), func(s *rawStep) *val[string] { return &s.workingDir }),
 		key("env", env(), func(s *rawStep) *val[[]entry[string]] { return &s.env }),
-		key("secrets", listOf(named(envNames("a secret")), "secrets"), func(s *rawStep) *val[[]val[string]] { return &s.secrets }),
 		key("grace_period", duration(0), func(s *rawStep) *val[time.Duration] { return &s.gracePeriod }),
-		key("outputs", listOf(named(nodeNames("an output")), "outputs"), func(s *rawStep) *val[[]val[string]] { return &s.outputs }),
 		key("limits", limitsObject().kind(), func(s *rawStep) *val[rawLimits] { return &s.limits }),
 		key("resources", listOf(resourceOf(), "resources"), func(s *rawStep) *val[[]val[rawResource]] { return &s.resources }),
 	)...)

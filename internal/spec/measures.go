@@ -109,14 +109,12 @@ func size(low, high int64) kind[int64] {
 				p.errorf(n, "write it as 64KiB, 10MiB or 1GiB", "expected a size, found %s", found(n))
 				return 0, false
 			}
-			digits := strings.TrimRight(n.Value, " BKMGi")
-			count, err := strconv.ParseInt(digits, 10, 64)
-			unit := unitOf(strings.TrimSpace(n.Value[len(digits):]))
-			if err != nil || count > high/unit || count*unit < low {
+			bytes, ok := ParseSize(n.Value)
+			if !ok || bytes < low || bytes > high {
 				p.errorf(n, "", "expected a size from %d to %d bytes, found %s", low, high, n.Value)
 				return 0, false
 			}
-			return count * unit, true
+			return bytes, true
 		},
 		schema: func(schemas) schema { return schema{"type": "string", "pattern": sizePattern} },
 	}

@@ -34,6 +34,11 @@ type object[T any] struct {
 	free string
 	// forms are the forms, with the key that tells each.
 	forms []objectForm
+	// also, where it is set, reads what depends on several keys; extend adds that
+	// to the schema of the form extended.
+	also     func(p *parser, n *yaml.Node, into *T)
+	extended form
+	extend   func(defs schemas, s schema)
 }
 
 type objectForm struct {
@@ -71,6 +76,9 @@ func (o *object[T]) read(p *parser, n *yaml.Node) (T, bool) {
 		if f.required && !given[f.name] {
 			p.errorf(n, "add "+f.name+":", "%s has no %s", o.name, f.name)
 		}
+	}
+	if o.also != nil {
+		o.also(p, n, &out)
 	}
 	return out, ok
 }

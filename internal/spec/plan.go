@@ -130,11 +130,15 @@ type Step struct {
 	Secrets    []string          `json:"secrets,omitempty"`
 	Uses       string            `json:"uses,omitempty"`
 	With       map[string]any    `json:"with,omitempty"`
-	Parallel   []Step            `json:"parallel,omitempty"`
-	FailFast   bool              `json:"fail_fast,omitempty"`
-	When       *Condition        `json:"when,omitempty"`
-	Outputs    []string          `json:"outputs,omitempty"`
-	Dedup      *Dedup            `json:"dedup,omitempty"`
+	// Labels are what a built-in step says of itself for the router; Route is
+	// where it sends it, nil in plans that are older than it.
+	Labels   map[string]string `json:"labels,omitempty"`
+	Route    *Route            `json:"route,omitempty"`
+	Parallel []Step            `json:"parallel,omitempty"`
+	FailFast bool              `json:"fail_fast,omitempty"`
+	When     *Condition        `json:"when,omitempty"`
+	Outputs  []string          `json:"outputs,omitempty"`
+	Dedup    *Dedup            `json:"dedup,omitempty"`
 	// Risk says what a step with a key does while Redis cannot be reached.
 	Risk Risk `json:"risk,omitempty"`
 	// Resources are what each attempt holds while its process runs.
@@ -149,6 +153,26 @@ type Step struct {
 	// Limits are nil where the file sets none.
 	Limits *Limits `json:"limits,omitempty"`
 }
+
+// Route is where a built-in step runs, and which rule said so.
+type Route struct {
+	To   Destination `json:"to"`
+	Rule string      `json:"rule,omitempty"`
+}
+
+// Destination is where a built-in step runs.
+type Destination string
+
+// The destinations.
+const (
+	// ToLight is among the light tasks of any worker.
+	ToLight Destination = "light"
+	// ToHost is on the host that holds the stage's workspace, where it takes the
+	// place of a process.
+	ToHost Destination = "host"
+	// ToControl is beside the workflows: it does nothing.
+	ToControl Destination = "control"
+)
 
 // Command is a script of a step, with a time limit of its own where Timeout is
 // not 0. A step written as a plain string has one command.

@@ -96,9 +96,16 @@ func TestPlan(t *testing.T) {
 	require.Equal(t, []spec.Command{{Script: "go vet ./..."}, {Script: "staticcheck ./...", Timeout: 90 * time.Second}}, checks.Parallel[1].Run)
 	require.Equal(t, 10*time.Minute, checks.Parallel[0].Timeout)
 	require.Equal(t, spec.OnFailure{Timeout: spec.Ignore, Error: spec.Continue, Lost: spec.Rollback, Default: spec.Continue}, build.Steps[2].OnFailure)
+	require.Equal(t, map[string]any{"sleep": "${{ inputs.tag }}"}, build.Steps[2].With)
+	tell := build.Steps[3]
 	require.Equal(t, map[string]any{
-		"a": "${{ inputs.tag }}", "b": []any{1, 2.5, true, nil}, "c": map[string]any{"d": "e"},
-	}, build.Steps[2].With)
+		"url": "https://hooks.example.com/${{ inputs.tag }}", "method": "POST", "redirects": "${{ 1 + 2 }}",
+		"headers": map[string]any{"X-Tag": "${{ inputs.tag }}", "X-Count": "3"}, "status": []any{"200", "204"},
+	}, tell.With)
+	require.Equal(t, map[string]string{"duration": "30s", "memory": "10MB", "team": "shop"}, tell.Labels)
+	require.Equal(t, 30*time.Second, tell.ExpectedDuration())
+	require.Equal(t, int64(10_000_000), tell.ExpectedMemory())
+	require.Equal(t, time.Minute, tell.Timeout, "twice what it is expected to take")
 	require.Equal(t, 4*time.Minute, build.Finally[0].Timeout)
 	require.True(t, plan.Stages[2].When.ReadsStatus)
 	require.False(t, plan.Stages[3].When.ReadsStatus)

@@ -80,7 +80,9 @@ type rawStep struct {
 	env         val[[]entry[string]]
 	secrets     val[[]val[string]]
 	uses        val[string]
-	with        val[map[string]any]
+	with        val[[]entry[*yaml.Node]]
+	params      map[string]any // what with comes to, by the parameters of uses
+	labels      val[[]entry[string]]
 	parallel    val[[]val[rawStep]]
 	failFast    val[bool]
 	timeout     val[time.Duration]

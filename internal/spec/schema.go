@@ -77,5 +77,8 @@ func (o *object[T]) shape(defs schemas, f objectForm) schema {
 	if o.free != "" {
 		out["patternProperties"] = schema{"^" + o.free: true}
 	}
+	if o.extend != nil && f.form == o.extended {
+		o.extend(defs, out)
+	}
 	return out
 }

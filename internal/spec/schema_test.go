@@ -66,8 +66,8 @@ func shape(text []byte) (root *yaml.Node, problems []Problem) {
 }
 
 // unseen are the mistakes in a single value that no schema can tell.
-var unseen = regexp.MustCompile(`expected a duration of at|expected a size from|NUL|is one line of|expressions are not possible in a matrix|` +
-	`expected a whole number from .* found (0[0-9]|[0-9_]+_|[0-9.]+e|[0-9]+\.0)|the number .* cannot be read`)
+var unseen = regexp.MustCompile(`expected a duration of at|expected a size from|NUL|is one line of|expressions are not possible in (a matrix|labels)|` +
+	`expected a whole number,? .*found (the number )?(0[0-9]|[0-9_]+_|[0-9.]+e|[0-9]+\.0)|the number .* cannot be read`)
 
 func TestSchemaAcceptsWhatIsValid(t *testing.T) {
 	t.Parallel()

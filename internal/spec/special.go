@@ -2,9 +2,7 @@ package spec
 
 import (
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -115,25 +113,6 @@ func commands() kind[[]val[rawCommand]] {
 	}
 }
 
-// usesType is a built-in type of step.
-func usesType() kind[string] {
-	known := word(usesNoop)
-	return kind[string]{
-		read: func(p *parser, n *yaml.Node) (string, bool) {
-			later := []string{"http", "health_check", "webhook_verify", "config_sync", "secret_check", "status_sync"}
-			if slices.Contains(later, n.Value) {
-				p.errorf(n, "use "+usesNoop+", or run with a script", "uses: %s: not supported in this version", n.Value)
-				return "", false
-			}
-			return known.read(p, n)
-		},
-		schema: known.schema,
-	}
-}
-
-// usesNoop is the type of step that does nothing and succeeds.
-const usesNoop = "noop"
-
 // onFailure is an action for every class of failure, or one for each.
 func onFailure() kind[OnFailure] {
 	one, object := action(), onFailureObject().kind()
@@ -186,57 +165,6 @@ func anyScalar() kind[*yaml.Node] {
 		},
 		schema: l.schema,
 	}
-}
-
-// parameters is the map that a built-in step is given.
-func parameters() kind[map[string]any] {
-	return kind[map[string]any]{
-		read: func(p *parser, n *yaml.Node) (map[string]any, bool) {
-			if n.Kind != yaml.MappingNode {
-				p.errorf(n, "", "expected a map of parameters, found %s", found(n))
-				return nil, false
-			}
-			m, ok := p.plain(n).(map[string]any)
-			return m, ok
-		},
-		schema: func(schemas) schema { return schema{"type": "object"} },
-	}
-}
-
-// plain is a node as plain values.
-func (p *parser) plain(n *yaml.Node) any {
-	n = resolve(n)
-	if n.Kind == yaml.MappingNode {
-		m := make(map[string]any, len(n.Content)/2)
-		for i := 0; i < len(n.Content); i += 2 {
-			m[n.Content[i].Value] = p.plain(n.Content[i+1])
-		}
-		return m
-	}
-	if n.Kind == yaml.SequenceNode {
-		list := make([]any, len(n.Content))
-		for i, c := range n.Content {
-			list[i] = p.plain(c)
-		}
-		return list
-	}
-	switch n.ShortTag() {
-	case "!!null":
-		return nil
-	case "!!bool":
-		return strings.EqualFold(n.Value, "true")
-	case "!!int":
-		if i, err := decimal(n.Value); err == nil && i > math.MinInt && i < math.MaxInt {
-			return i
-		}
-		p.errorf(n, "quote it, or write it in decimal digits", "the number %s cannot be read", clip(n.Value))
-	case "!!float":
-		if f, err := strconv.ParseFloat(n.Value, 64); err == nil && !math.IsInf(f, 0) && !math.IsNaN(f) {
-			return f
-		}
-		p.errorf(n, "quote it", "the number %s cannot be read", clip(n.Value))
-	}
-	return n.Value
 }
 
 // hasExpr reports whether a text holds an expression.

@@ -166,11 +166,13 @@ func allSteps(s *rawStage) []rawStep {
 func stepName(s rawStep) *expr.Name {
 	names := map[string]*expr.Name{"status": value(expr.KindStatus)}
 	if s.run.given() {
+		names["exit_code"] = value(expr.KindInt)
+	}
+	if s.run.given() || s.outputs.given() {
 		outputs := map[string]*expr.Name{}
 		for _, o := range s.outputs.v {
 			outputs[o.v] = value(expr.KindText)
 		}
-		names["exit_code"] = value(expr.KindInt)
 		names["outputs"] = group("output", outputs)
 	}
 	return group("name", names)

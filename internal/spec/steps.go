@@ -71,7 +71,6 @@ func (c *checker) step(in val[rawStep], ctx stepContext) Step {
 		Name:        raw.name.v,
 		When:        c.condition(raw.when, ctx.scopes.steps),
 		Uses:        raw.uses.v,
-		With:        raw.with.v,
 		WorkingDir:  raw.workingDir.v,
 		Env:         envOf(raw.env.v),
 		Secrets:     values(raw.secrets.v),
@@ -87,8 +86,8 @@ func (c *checker) step(in val[rawStep], ctx stepContext) Step {
 	if raw.run.given() {
 		c.runStep(in, ctx, &out)
 	}
-	if raw.with.given() {
-		c.parameters(raw.with.node, ctx.scopes.steps)
+	if raw.uses.given() {
+		c.lightStep(in, ctx, &out)
 	}
 	c.stepOnce(raw, ctx, &out)
 	if raw.parallel.given() {
