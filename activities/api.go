@@ -12,6 +12,7 @@ import (
 	"belay.run/internal/resource"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
+	"belay.run/internal/task"
 )
 
 // PlanInput is the text of a pipeline file and the inputs given for it.
@@ -133,6 +134,7 @@ type Progress struct {
 const (
 	PhaseClaiming  = "waiting for a claim"
 	PhaseWaiting   = "waiting for a process slot"
+	PhaseFull      = "waiting for room among light tasks"
 	PhaseLocking   = "waiting for a lock"
 	PhaseRunning   = "running"
 	PhaseEnding    = "ending"
@@ -162,4 +164,12 @@ type LightInput struct {
 	Claim   *Claiming     `json:"claim,omitempty"`
 	Outputs []string      `json:"outputs,omitempty"`
 	Timeout time.Duration `json:"timeout,omitempty"`
+	// To is where the router has sent it, "" in runs that are older than that.
+	To spec.Destination `json:"to,omitempty"`
+	// Attempts counts the attempts made by earlier activities of this step.
+	Attempts int `json:"attempts,omitempty"`
+	// Secrets are the names of those that it is given.
+	Secrets []string `json:"secrets,omitempty"`
+	// Origin says for whom it runs.
+	Origin *task.Origin `json:"origin,omitempty"`
 }

@@ -85,15 +85,20 @@ func (a *attempt) settleClaim() {
 	if a.held == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), settleBound)
-	defer cancel()
-	_, err := a.steps.Claims.settle(ctx, &SettleInput{
-		Claiming: *a.in.Claim, Record: a.held,
-		Result: dedup.Result{Status: run.Succeeded, ExitCode: a.res.ExitCode, Outputs: a.res.Outputs},
-	})
-	if err != nil {
+	if err := a.steps.Claims.settleStep(a.ctx, a.in.Claim, a.held, &a.res); err != nil {
 		a.steps.Logger.Info("the claim of a step is settled later", zap.String("node", a.in.Node), zap.Error(err))
 	}
+}
+
+// settleStep settles a claim of a step that has completed, also when ctx has ended.
+func (c *Claims) settleStep(ctx context.Context, of *Claiming, held *dedup.Record, res *StepResult) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleBound)
+	defer cancel()
+	_, err := c.settle(ctx, &SettleInput{
+		Claiming: *of, Record: held,
+		Result: dedup.Result{Status: run.Succeeded, ExitCode: res.ExitCode, Outputs: res.Outputs},
+	})
+	return err
 }
 
 // once adds what lets others know this step again: the idempotency key, which is

@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"belay.run/internal/cancels"
+	"belay.run/internal/router"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 )
@@ -25,12 +26,14 @@ type Control struct {
 	client    client.Client
 	namespace string
 	cancels   *cancels.Cancels
+	router    *router.Router
 }
 
-// NewControl returns Control over a connection to Temporal and its namespace.
-// Hosts are told of cancels through told, which may be nil.
-func NewControl(c client.Client, namespace string, told *cancels.Cancels) *Control {
-	return &Control{client: c, namespace: namespace, cancels: told}
+// NewControl returns Control over a connection to Temporal and its namespace. The
+// router says where built-in steps run. Hosts are told of cancels through told,
+// which may be nil.
+func NewControl(c client.Client, namespace string, r *router.Router, told *cancels.Cancels) *Control {
+	return &Control{client: c, namespace: namespace, router: r, cancels: told}
 }
 
 // Plan parses and checks a pipeline file, binds its inputs and freezes it, so
@@ -49,7 +52,7 @@ func (c *Control) Plan(ctx context.Context, in PlanInput) (*spec.Plan, error) {
 		return nil, invalid(fmt.Errorf("source.path %q: a run that the starter did not start "+
 			"has no folder to resolve it in: use an absolute path on the workers, or source.git", s.Path))
 	}
-	return plan, nil
+	return c.router.Apply(plan), nil
 }
 
 // invalid is the error of a file or of inputs that nobody can run.

@@ -134,11 +134,16 @@ func beating(ctx context.Context) func() {
 
 // beatingWith is beating with something to say.
 func beatingWith(ctx context.Context, say func() []any) func() {
+	return beatingEvery(ctx, firstHeartbeat, heartbeatPeriod, say)
+}
+
+// beatingEvery sends the first heartbeat, and the others, after so long.
+func beatingEvery(ctx context.Context, first, period time.Duration, say func() []any) func() {
 	done := make(chan struct{})
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		next := time.NewTimer(firstHeartbeat)
+		next := time.NewTimer(first)
 		defer next.Stop()
 		for {
 			select {
@@ -146,7 +151,7 @@ func beatingWith(ctx context.Context, say func() []any) func() {
 				return
 			case <-next.C:
 				activity.RecordHeartbeat(ctx, say()...)
-				next.Reset(heartbeatPeriod)
+				next.Reset(period)
 			}
 		}
 	}()

@@ -19,7 +19,7 @@ import (
 
 // stepClaim evaluates the key of a step; nil where it has none. No two steps of a
 // stage may have one key: which of them is to run nobody could say.
-func (s *stage) stepClaim(st *spec.Step, node string, env map[string]string) (*activities.Claiming, error) {
+func (s *stage) stepClaim(st *spec.Step, node string, env map[string]string, with map[string]any) (*activities.Claiming, error) {
 	if st.Dedup == nil {
 		return nil, nil //nolint:nilnil // no key
 	}
@@ -36,7 +36,7 @@ func (s *stage) stepClaim(st *spec.Step, node string, env map[string]string) (*a
 		return nil, fmt.Errorf("dedup.key: %q is also that of %s in this run: the keys of two steps must differ", key, other)
 	}
 	s.keys[key] = node
-	fingerprint, err := stepFingerprint(st, env)
+	fingerprint, err := stepFingerprint(st, env, with)
 	if err != nil {
 		return nil, err
 	}
@@ -55,12 +55,12 @@ func (s *stage) stepClaim(st *spec.Step, node string, env map[string]string) (*a
 
 // stepFingerprint tells steps with other inputs apart: their own variables, and
 // what is handed to what they use.
-func stepFingerprint(st *spec.Step, env map[string]string) (string, error) {
+func stepFingerprint(st *spec.Step, env map[string]string, with map[string]any) (string, error) {
 	own := make(map[string]string, len(st.Env))
 	for _, name := range slices.Sorted(maps.Keys(st.Env)) {
 		own[name] = env[name]
 	}
-	text, err := json.Marshal([]any{own, st.With})
+	text, err := json.Marshal([]any{own, with})
 	if err != nil {
 		return "", fmt.Errorf("writing the inputs of the step: %w", err)
 	}

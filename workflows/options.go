@@ -128,29 +128,6 @@ func stepOptions(queue string, s *spec.Step, attempts int, release time.Duration
 	return o
 }
 
-// lightOptions are for steps that run beside others in a worker. A noop only
-// passes control, and runs on the queue of the workflows, whose worker can be
-// handed it without a round trip.
-func lightOptions(s *spec.Step) workflow.ActivityOptions {
-	queue := run.QueueLight
-	if s.Uses == "noop" {
-		queue = run.QueueWorkflows
-	}
-	o := workflow.ActivityOptions{
-		ActivityID:          s.Name,
-		TaskQueue:           queue,
-		StartToCloseTimeout: s.Timeout,
-		WaitForCancellation: true,
-		Summary:             s.Name,
-		RetryPolicy:         retryPolicy(s.Retry, 0),
-	}
-	if s.Dedup != nil {
-		o.StartToCloseTimeout += waitTimeout + s.Dedup.ClaimTimeout
-		o.HeartbeatTimeout = heartbeatMargin
-	}
-	return o
-}
-
 // retryPolicy is a step's retry without the attempts already made.
 func retryPolicy(r spec.Retry, made int) *temporal.RetryPolicy {
 	p := &temporal.RetryPolicy{

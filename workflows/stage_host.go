@@ -22,7 +22,8 @@ func (s *stage) needsHost() bool {
 
 func anyRuns(steps []spec.Step) bool {
 	for i := range steps {
-		if len(steps[i].Run) > 0 || anyRuns(steps[i].Parallel) {
+		here := steps[i].Uses != "" && destination(&steps[i]) == spec.ToHost
+		if here || len(steps[i].Run) > 0 || anyRuns(steps[i].Parallel) {
 			return true
 		}
 	}

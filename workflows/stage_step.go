@@ -72,14 +72,10 @@ func (s *stage) execute(ctx workflow.Context, st *spec.Step, doc *run.Step) outc
 	case ctx.Err() != nil && len(own.slots) > 0:
 		return outcome{status: run.Cancelled}
 	}
-	var res activities.StepResult
 	if st.Uses != "" {
-		var light *activities.Light
-		err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, lightOptions(st)), light.RunLight, activities.LightInput{
-			Node: doc.Node, Uses: st.Uses, With: in.Step.With, Claim: in.Claim, Outputs: st.Outputs, Timeout: st.Timeout,
-		}).Get(ctx, &res)
-		return readOutcome(doc.Node, &res, err)
+		return s.useLight(ctx, st, doc, &in)
 	}
+	var res activities.StepResult
 	var steps *activities.Steps
 	again := func(made int) (workflow.ActivityOptions, any) {
 		in.Attempts += made
@@ -180,7 +176,10 @@ func (s *stage) stepInput(st *spec.Step, doc *run.Step) (activities.StepInput, e
 	}
 	in.Env = maps.Clone(s.env)
 	maps.Copy(in.Env, env)
-	if in.Claim, err = s.stepClaim(st, doc.Node, in.Env); err != nil {
+	if in.Step.With, err = st.Parameters(scope); err != nil {
+		return in, err
+	}
+	if in.Claim, err = s.stepClaim(st, doc.Node, in.Env, in.Step.With); err != nil {
 		return in, err
 	}
 	if in.Step.Resources, err = s.evaluateResources(st, scope); err != nil {

@@ -56,7 +56,7 @@ func (e *Env) StartWorkerAt(t *testing.T, temporal, stateDir string, flags ...st
 	defer port.Release()
 	address := ports.Join("127.0.0.1", port.Number)
 	w := &Worker{StateDir: stateDir, t: t, health: "http://" + address + "/readyz", exited: make(chan struct{})}
-	w.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], append([]string{"--state-dir", stateDir, "--http-address", address, "--only-labels=true"}, flags...)...)
+	w.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], append([]string{"--state-dir", stateDir, "--http-address", address, "--only-labels=true", "--light-allow=127.0.0.0/8,::1"}, flags...)...)
 	w.cmd.Env = append(os.Environ(),
 		workerVariable+"=1",
 		"TEMPORAL_ADDRESS="+temporal, "TEMPORAL_NAMESPACE="+e.Temporal.Namespace(),

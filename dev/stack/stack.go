@@ -6,7 +6,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"go.uber.org/zap"
@@ -132,6 +134,8 @@ func (s *Stack) serve(ctx context.Context, server devserver.Options, opts Option
 		settings.StateDir = filepath.Join(s.Dir, "worker")
 	}
 	settings.Store = cmp.Or(settings.Store, s.StoreURL())
+	// What people try here listens on their own machine.
+	settings.LightAllow = append(slices.Clone(settings.LightAllow), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"))
 	s.Settings = &settings
 	var err error
 	s.worker, err = startWorker(ctx, s.Temporal, &settings, opts.Log)

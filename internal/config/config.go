@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -38,8 +39,15 @@ type Config struct {
 	ContainerMounts     []string
 	ContainerPrivileged bool
 	RegistryConfig      string
-	LogLevel            string
-	LogFormat           string
+	// LightLimits and LightRoutes are files; empty: the defaults. LightAllow are
+	// addresses that light tasks may reach beside those that all may.
+	LightLimits string
+	LightRoutes string
+	LightAllow  []netip.Prefix
+	// LightFiles is the folder below which light tasks may touch files; empty: none.
+	LightFiles string
+	LogLevel   string
+	LogFormat  string
 }
 
 // HTTPOff as HTTPAddress keeps the worker from listening at all.

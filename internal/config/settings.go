@@ -57,7 +57,9 @@ func settingNames() []string {
 	return names
 }
 
-func settings() []Setting { return append(generalSettings(), containerSettings()...) }
+func settings() []Setting {
+	return slices.Concat(generalSettings(), containerSettings(), lightSettings())
+}
 
 func generalSettings() []Setting {
 	return []Setting{

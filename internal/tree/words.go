@@ -110,6 +110,8 @@ func waitWords(kind string) string {
 		return "saving artifacts on"
 	case "process_slot":
 		return "waiting for a process slot"
+	case "light_room":
+		return "waiting for room among light tasks for"
 	case "lost_host":
 		return "waiting for host"
 	case "retry":

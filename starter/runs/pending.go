@@ -19,6 +19,7 @@ const (
 	waitsRetry  = "retry"
 	waitsWorker = "worker"
 	waitsSlot   = "process_slot"
+	waitsRoom   = "light_room"
 	waitsClaim  = "claim"
 	waitsLock   = "lock"
 	// waitsLost is a wait for a host that has fallen silent.
@@ -126,6 +127,8 @@ func heldUp(a *workflowpb.PendingActivityInfo) *run.WaitingFor {
 	switch p := progressOf(a); p.Phase {
 	case activities.PhaseWaiting:
 		return waiting(waitsSlot, "", a.GetLastStartedTime())
+	case activities.PhaseFull:
+		return waiting(waitsRoom, p.Name, timestamppb.New(p.Since))
 	case activities.PhaseClaiming:
 		w := waiting(waitsClaim, p.Name, timestamppb.New(p.Since))
 		w.Holder = p.Holder

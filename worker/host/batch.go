@@ -1,26 +1,10 @@
 package host
 
 import (
-	"fmt"
-
 	"go.temporal.io/sdk/worker"
 
 	"belay.run/activities"
-	"belay.run/internal/executor"
-	"belay.run/internal/task/types"
 )
-
-// openExecutor makes what runs light tasks.
-func (w *Worker) openExecutor() error {
-	e, err := executor.New(executor.Config{
-		Registry: types.Builtin(types.Tools{Secrets: w.deps.secrets}), Logger: w.log.Named("light"),
-	})
-	if err != nil {
-		return fmt.Errorf("making the executor of light tasks: %w", err)
-	}
-	w.deps.executor = e
-	return nil
-}
 
 // newBatches makes the activities of batches.
 func (w *Worker) newBatches() *activities.Batches {

@@ -69,6 +69,14 @@ func (w *Worker) activityOptions(atOnce, maxPollers int) worker.Options {
 	return o
 }
 
+// lightOptions are for light steps, which learn of a cancel well within a second
+// where the server does not push it.
+func (w *Worker) lightOptions() worker.Options {
+	o := w.activityOptions(lightActivities, lightPollers)
+	o.MaxHeartbeatThrottleInterval = lightBeat
+	return o
+}
+
 // hostOptions are for the host's own queue: its activities are counted and ended
 // by [Worker.Stop], since the SDK's own stop does not wait for them.
 func (w *Worker) hostOptions() worker.Options {

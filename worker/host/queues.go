@@ -60,7 +60,7 @@ func (w *Worker) openQueues() error {
 	}{
 		{w.host.Queue(), w.hostOptions(), acts.registerHost},
 		{run.QueueWorkflows, w.workflowOptions(), acts.registerWorkflows},
-		{run.QueueLight, w.activityOptions(lightActivities, lightPollers), acts.registerLight},
+		{run.QueueLight, w.lightOptions(), acts.registerLight},
 		{run.QueueBatch, w.batchOptions(), acts.registerBatch},
 	}
 	for _, q := range rest {

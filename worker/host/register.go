@@ -60,6 +60,8 @@ func (a *registered) registerSteps(r worker.Registry) {
 func (a *registered) registerHost(r worker.Registry) {
 	r.RegisterActivity(a.steps)
 	r.RegisterActivity(a.resources)
+	// Built-in steps that the router sends here.
+	r.RegisterActivity(a.light)
 }
 
 // registerLight is for belay-light: steps that need neither process nor folder.
@@ -81,11 +83,11 @@ func (w *Worker) newActivities() *registered {
 		}),
 		notifier:  w.newNotifier(environ),
 		batches:   w.newBatches(),
-		control:   activities.NewControl(t.Client, t.Namespace, w.deps.cancels),
+		control:   activities.NewControl(t.Client, t.Namespace, w.deps.router, w.deps.cancels),
 		claims:    w.deps.claims,
 		groups:    activities.NewGroups(t.Client, t.Namespace),
 		binder:    activities.NewBinder(w.host),
-		light:     activities.NewLight(w.deps.claims),
+		light:     w.newLight(),
 		resources: w.deps.resources,
 		steps: activities.NewSteps(activities.StepsConfig{
 			Client:       t.Client,

@@ -62,12 +62,12 @@ func TestRegistered(t *testing.T) {
 	require.Equal(t, []string{"Pipeline", "Stage", "Group", "Reap", "Janitor", "Batch", "BatchPart"}, workflows.workflows)
 	require.Equal(t, []string{
 		"AcquireSlot", "AwaitClosed", "AwaitRun", "CancelCause", "ClaimRun", "ConfirmReaped", "FindClosed", "HostAlive",
-		"MarkLeaked", "Notify", "Plan", "ReleaseSlot", "Remains", "RunChunk", "RunLight",
-		"SettleChunks", "SettleRun", "SettleStep", "SlotOwners", "Supersede", "SupersedeSlots",
+		"MarkLeaked", "Notify", "Plan", "ReleaseSlot", "Remains", "RunChunk", "RunLight", "RunTask",
+		"SettleChunks", "SettleRun", "SettleStep", "SlotOwners", "Supersede", "SupersedeSlots", "TellHosts",
 	}, workflows.activities)
 	require.Equal(t, []string{"Bind", "ReleaseResources"}, steps.activities)
-	require.Equal(t, []string{"End", "Prepare", "Release", "ReleaseResources", "RunStep", "SaveArtifacts", "StartServices"}, host.activities)
-	require.Equal(t, []string{"ReleaseResources", "RunLight"}, light.activities)
+	require.Equal(t, []string{"End", "Prepare", "Release", "ReleaseResources", "RunLight", "RunStep", "RunTask", "SaveArtifacts", "StartServices"}, host.activities)
+	require.Equal(t, []string{"ReleaseResources", "RunLight", "RunTask"}, light.activities)
 	require.Equal(t, []string{"RunChunk", "SettleChunks"}, batch.activities)
 	for _, r := range []registry{steps, host, light, batch} {
 		require.Empty(t, r.workflows)

@@ -18,6 +18,7 @@ import (
 	"belay.run/internal/logs"
 	"belay.run/internal/proc"
 	"belay.run/internal/resource"
+	"belay.run/internal/router"
 	"belay.run/internal/secret"
 	"belay.run/internal/store"
 )
@@ -45,7 +46,9 @@ type deps struct {
 	claims    *activities.Claims
 	resources *activities.Resources
 	processes *proc.Host
-	executor  *executor.Executor
+	// executor runs light tasks, heavy what the router sends to this host.
+	executor, heavy *executor.Executor
+	router          *router.Router
 	// containers is nil where this machine has no engine.
 	containers *container.Host
 }
@@ -67,7 +70,7 @@ func (w *Worker) Start(ctx context.Context) error {
 		return err
 	}
 	w.deps.claims = w.newClaims()
-	if err := w.openExecutor(); err != nil {
+	if err := w.openLight(); err != nil {
 		return err
 	}
 	environ := w.cfg.Settings.StepEnviron(os.Environ())
