@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"belay.run/internal/durations"
+	"belay.run/internal/router"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 )
@@ -30,6 +32,7 @@ type validateFile struct {
 type validateFlags struct {
 	explain, suggest bool
 	tenant, project  string
+	routes           string
 	out              *format
 }
 
@@ -51,7 +54,8 @@ func validateCommand(a *app) *cobra.Command {
 	}
 	cmd.ValidArgsFunction = yamlFiles
 	flags := cmd.Flags()
-	flags.BoolVar(&f.explain, "explain", false, "say what the keys, windows and groups of the files mean")
+	flags.BoolVar(&f.explain, "explain", false, "say what the keys, windows and groups of the files mean, and where built-in steps run")
+	flags.StringVar(&f.routes, "light-routes", os.Getenv("BELAY_LIGHT_ROUTES"), "the file of rules that the workers route built-in steps by")
 	flags.BoolVar(&f.suggest, "suggest-timeouts", false, "show how long the last runs took, and which timeouts fit; needs Redis")
 	flags.StringVar(&f.tenant, "tenant", run.DefaultTenant, "whose runs --suggest-timeouts looks at")
 	flags.StringVar(&f.project, "project", run.DefaultProject, "the project whose runs it looks at")
@@ -68,6 +72,10 @@ func validateCommand(a *app) *cobra.Command {
 }
 
 func (a *app) validate(ctx context.Context, paths []string, f *validateFlags, d *durations.Durations) error {
+	routes, err := router.Load(f.routes)
+	if err != nil {
+		return invalidFile(err)
+	}
 	doc := validateDoc{Files: make([]validateFile, 0, len(paths))}
 	broken := false
 	for _, path := range paths {
@@ -75,10 +83,9 @@ func (a *app) validate(ctx context.Context, paths []string, f *validateFlags, d 
 		broken = broken || len(report.Errors) > 0
 		v := validateFile{Path: path, Errors: problems(report.Errors), Warnings: problems(report.Warnings)}
 		if file != nil && f.explain {
-			v.Explain = explain(file.Draft())
+			v.Explain = explain(file.Draft(), routes)
 		}
 		if file != nil && d != nil {
-			var err error
 			if v.Timeouts, err = suggest(ctx, d, f, file.Draft()); err != nil {
 				return err
 			}

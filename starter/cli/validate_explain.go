@@ -3,23 +3,27 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"belay.run/internal/durations"
+	"belay.run/internal/router"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 	"belay.run/internal/tree"
 )
 
 // explained is what is said about a pipeline, stage or step that has a key or a
-// group.
+// group, or about a built-in step.
 type explained struct {
 	// Node is its path, without the legs of a matrix; "" is the pipeline.
 	Node        string               `json:"node"`
 	Dedup       *explainedDedup      `json:"dedup,omitempty"`
 	Risk        spec.Risk            `json:"risk,omitempty"`
 	Concurrency *explainedConcurrent `json:"concurrency,omitempty"`
+	// Route is where a built-in step runs.
+	Route *spec.Route `json:"route,omitempty"`
 }
 
 type explainedDedup struct {
@@ -40,8 +44,9 @@ type explainedConcurrent struct {
 	OnFull string `json:"on_full"`
 }
 
-// explain lists what has a key or a group, in the order of the file.
-func explain(plan *spec.Plan) []explained {
+// explain lists what has a key or a group, and where built-in steps run, in the
+// order of the file.
+func explain(plan *spec.Plan, r *router.Router) []explained {
 	out := []explained{{
 		Dedup: explainDedup(plan.Dedup, plan.Risk, plan.Timeout, "runs of "+plan.Name+", of one tenant and project"),
 		Risk:  plan.Risk, Concurrency: explainGroup(plan.Concurrency),
@@ -50,24 +55,29 @@ func explain(plan *spec.Plan) []explained {
 		st := &plan.Stages[i]
 		out = append(out, explained{Node: st.Name, Concurrency: explainGroup(st.Concurrency)})
 		for _, s := range stepsOf(st.Steps, st.Rollback, st.Finally) {
-			out = append(out, explainStep(st.Name, s))
+			out = append(out, explainStep(st.Name, s, r))
 		}
 	}
 	for _, s := range stepsOf(plan.Finally) {
-		out = append(out, explainStep(run.FinallyStage, s))
+		out = append(out, explainStep(run.FinallyStage, s, r))
 	}
 	kept := out[:0]
 	for _, e := range out {
-		if e.Dedup != nil || e.Concurrency != nil {
+		if e.Dedup != nil || e.Concurrency != nil || e.Route != nil {
 			kept = append(kept, e)
 		}
 	}
 	return kept
 }
 
-func explainStep(stage string, s *spec.Step) explained {
+func explainStep(stage string, s *spec.Step, r *router.Router) explained {
+	var route *spec.Route
+	if s.Uses != "" {
+		route = r.Route(stage, s)
+	}
 	return explained{
-		Node: run.StepNode(stage, s.Name), Risk: s.Risk,
+		Route: route,
+		Node:  run.StepNode(stage, s.Name), Risk: s.Risk,
 		Dedup: explainDedup(s.Dedup, s.Risk, s.Timeout, "steps of all pipelines, of one tenant and project"),
 	}
 }
@@ -129,7 +139,7 @@ func (a *app) printExplained(f *validateFlags, file *spec.File, v *validateFile)
 }
 
 func writeExplained(b *strings.Builder, pipeline string, list []explained) {
-	if len(list) == 0 {
+	if !slices.ContainsFunc(list, func(e explained) bool { return e.Dedup != nil || e.Concurrency != nil }) {
 		b.WriteString("  nothing has a key or a group: each request runs\n")
 	}
 	for _, e := range list {
@@ -145,6 +155,9 @@ func writeExplained(b *strings.Builder, pipeline string, list []explained) {
 			row(b, "duplicate", d.OnDuplicate+": "+duplicateWords(d.OnDuplicate, e.Node == ""))
 			row(b, "other inputs", d.OnMismatch+": "+mismatchWords(d.OnMismatch))
 			row(b, "risk", string(e.Risk)+": "+riskWords(d))
+		}
+		if to := e.Route; to != nil {
+			row(b, "runs", fmt.Sprintf("%s: %s (rule %s)", to.To, routeWords(to.To), tree.Clean(to.Rule)))
 		}
 		if g := e.Concurrency; g != nil {
 			row(b, "group", tree.Clean(g.Group))
@@ -199,4 +212,15 @@ func fullWords(policy string) string {
 		return "the next is refused"
 	}
 	return "the next waits, in order"
+}
+
+func routeWords(to spec.Destination) string {
+	switch to {
+	case spec.ToControl:
+		return "beside the workflows, as it does nothing"
+	case spec.ToHost:
+		return "on the host of its stage, which takes one for it"
+	case spec.ToLight:
+	}
+	return "among the light tasks of any worker"
 }

@@ -65,6 +65,7 @@ func TestValidateExplain(t *testing.T) {
     duplicate     attach: waits for the one that runs and takes its result; runs if that fails
     other inputs  attach: a duplicate all the same, with a warning
     risk          high: waits up to 1m30s for Redis, then fails
+    runs          control: beside the workflows, as it does nothing (rule noop)
 `+plain+`: ok
   nothing has a key or a group: each request runs
 `, r.out)
@@ -137,4 +138,30 @@ func TestValidateSuggestsTimeouts(t *testing.T) {
 		"timeout_seconds": 1800.0, "suggested_timeout_seconds": 2400.0, "suggested_window_seconds": 3600.0,
 	}, doc.Files[0].Timeouts[0])
 	require.Len(t, doc.Files[0].Timeouts, 6)
+}
+
+func TestValidateExplainsRoutes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	steps := file(t, "p.yaml", `name: p
+stages:
+  - name: s
+    steps:
+      - {name: quick, uses: http, with: {url: "https://x.example"}}
+      - {name: long, uses: http, with: {url: "https://x.example"}, labels: {duration: 30s}}
+      - {name: ours, uses: http, with: {url: "https://x.example"}, labels: {team: data}}
+`)
+	rules := file(t, "rules.yaml", "rules: [{name: data, labels: {team: data}, to: host}]")
+	bad := file(t, "bad.yaml", "rules: [{name: data, uses: [htp], to: moon}]")
+
+	r := b.exec(t, "validate", "--explain", "--light-routes", rules, steps)
+	require.Equal(t, cli.ExitOK, r.code, r.err)
+	require.Contains(t, r.out, "  s/quick\n    runs          light: among the light tasks of any worker (rule default)\n")
+	require.Contains(t, r.out, "  s/long\n    runs          host: on the host of its stage, which takes one for it (rule long)\n")
+	require.Contains(t, r.out, "  s/ours\n    runs          host: on the host of its stage, which takes one for it (rule data)\n")
+
+	r = b.exec(t, "validate", "--light-routes", bad, steps)
+	require.Equal(t, cli.ExitUsage, r.code)
+	require.Contains(t, r.err, `unknown type "htp", did you mean http?`)
+	require.Contains(t, r.err, `to: found "moon", expected light or host`)
 }

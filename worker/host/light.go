@@ -48,7 +48,11 @@ func (w *Worker) openLight() error {
 	w.onStop(func() error { net.Close(); return nil })
 	registry := types.Builtin(types.Tools{Net: net, Secrets: w.deps.secrets, Files: s.LightFiles})
 	open := func(limits executor.Limits, name string) (*executor.Executor, error) {
-		e, err := executor.New(executor.Config{Registry: registry, Limits: limits, Logger: w.log.Named(name)})
+		cfg := executor.Config{Registry: registry, Limits: limits, Logger: w.log.Named(name)}
+		if w.once.claims != nil {
+			cfg.Claims = w.once.claims
+		}
+		e, err := executor.New(cfg)
 		if err != nil {
 			return nil, fmt.Errorf("making the executor of light tasks: %w", err)
 		}
