@@ -141,7 +141,7 @@ func (e *Executor) Submit(ctx context.Context, t task.Task) (task.Result, error)
 		return task.Result{}, f
 	}
 	if ctx.Err() != nil {
-		return skipped(&t, run.TriggerUser, givenUp, 0), nil
+		return skipped(&t, run.TriggerUser, givenUp, 0), nil //nolint:nilerr // the result says it
 	}
 	if err := e.submit(it); err != nil {
 		e.config.Observer.Refused(err.Reason)
@@ -270,7 +270,7 @@ func (e *Executor) unlock() {
 func (e *Executor) stopped(it *item) task.Result {
 	why := &task.Failure{
 		Trigger: run.TriggerDependencyUnavailable, Retryable: true,
-		Message: fmt.Sprintf("%s is not well: its circuit is open, so it was not asked", it.at),
+		Message: it.at + " is not well: its circuit is open, so it was not asked",
 	}
 	r := task.Result{
 		ID: it.task.ID, Type: it.task.Type, Status: task.Failed, Error: why, Waited: time.Since(it.queued),

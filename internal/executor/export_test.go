@@ -14,6 +14,15 @@ func (c Config) WithDelays(delays func() time.Duration) Config {
 	return c
 }
 
+// Calm has no goroutine wait for a CPU, unless the test says otherwise: how busy the
+// machine is must not matter.
+func (c Config) Calm() Config {
+	if c.delays == nil {
+		c.delays = func() time.Duration { return 0 }
+	}
+	return c
+}
+
 // Remembered is how many targets and tenants are remembered, Lanes how many lanes
 // there are: none where nothing waits.
 func (e *Executor) Remembered() (targets, tenants, lanes int) {

@@ -22,7 +22,7 @@ func roomForFiles() int {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return math.MaxInt32 // it does not say: the system's own errors have to do
 	}
-	most := int(min(limit.Cur, math.MaxInt32)) //nolint:gosec,unconvert // its type differs between systems
+	most := int(min(limit.Cur, math.MaxInt32))
 	return max(1, most-most/part-reserve-openFiles())
 }
 

@@ -76,9 +76,9 @@ func (g *gate) disarm() {
 	}
 }
 
-// untimely is what the breaker is told of a task that says nothing about its
+// errUntimely is what the breaker is told of a task that says nothing about its
 // target: its caller gave up, or it never got there.
-var untimely = errors.New("says nothing about the target")
+var errUntimely = errors.New("says nothing about the target")
 
 // periods is in how many parts the breaker's window slides.
 const periods = 10
@@ -96,7 +96,7 @@ func (g *gate) protect(b Breaker) {
 			n := c.TotalSuccesses + c.TotalFailures
 			return n >= uint32(b.Min) && float64(c.TotalFailures) >= b.Ratio*float64(n)
 		},
-		IsExcluded: func(err error) bool { return errors.Is(err, untimely) },
+		IsExcluded: func(err error) bool { return errors.Is(err, errUntimely) },
 		OnStateChange: func(_ string, _, to gobreaker.State) {
 			// One that was replaced still hears of what it let through.
 			g.tripped = to == gobreaker.StateOpen && g.breaker == own

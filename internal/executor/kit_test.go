@@ -61,10 +61,10 @@ func open(t testing.TB, k kinds, limits executor.Limits) *executor.Executor {
 
 func with(t testing.TB, cfg executor.Config) *executor.Executor {
 	t.Helper()
-	e, err := executor.New(cfg)
+	e, err := executor.New(cfg.Calm())
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
 		defer cancel()
 		require.NoError(t, e.Close(ctx))
 	})

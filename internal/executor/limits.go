@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"time"
 
@@ -88,13 +87,9 @@ const (
 // LoadLimits reads limits from a file in YAML, of which JSON is a part. An unknown
 // field is an error.
 func LoadLimits(path string) (Limits, error) {
-	f, err := os.Open(path)
+	text, err := (&watch{path: path}).read()
 	if err != nil {
-		return Limits{}, fmt.Errorf("reading limits: %w", err)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return Limits{}, fmt.Errorf("reading limits: %w", err)
+		return Limits{}, err
 	}
 	l, err := parseLimits(text)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -25,13 +26,15 @@ const (
 
 // work runs a task, and then those that may run when it has ended: a goroutine
 // that has run a task has the stack for the next.
+//
+//nolint:contextcheck,nolintlint // each task runs in its own caller's context; that this is heeded at the calls, nolintlint does not see
 func (e *Executor) work(it *item) {
 	defer func() {
 		if it == nil {
 			return
 		}
 		// The job has ended its goroutine: the others need a new one.
-		if next := e.finish(it, crashed(it, "it ended its goroutine"), untimely); next != nil {
+		if next := e.finish(it, crashed(it, "it ended its goroutine"), errUntimely); next != nil {
 			go e.work(next)
 		}
 	}()
@@ -47,11 +50,11 @@ func (e *Executor) perform(it *item) (task.Result, error) {
 	if it.task.Key != "" {
 		answer, ok := e.keys.claim(it, &origin)
 		if ok {
-			return answer, untimely
+			return answer, errUntimely
 		}
 	}
 	if it.ctx.Err() != nil {
-		return skipped(it.task, run.TriggerUser, givenUp, it.began.Sub(it.queued)), untimely
+		return skipped(it.task, run.TriggerUser, givenUp, it.began.Sub(it.queued)), errUntimely
 	}
 	ctx, cancel := context.WithTimeoutCause(it.ctx, it.timeout, errTimeout)
 	defer cancel()
@@ -74,16 +77,13 @@ func (e *Executor) perform(it *item) (task.Result, error) {
 	case f.Fault:
 		verdict = f
 	case ctx.Err() != nil || f.Trigger == run.TriggerProcessCrashed: // the target had no part in it
-		verdict = untimely
+		verdict = errUntimely
 	}
 	e.fallBack(it, &r)
 	return r, verdict
 }
 
-var (
-	errTimeout = errors.New("its timeout is over")
-	errHanded  = errors.New("the executor hands back what it holds")
-)
+var errTimeout = errors.New("its timeout is over")
 
 // begin notes that a job is about to begin.
 func (e *Executor) begin(it *item, cancel context.CancelFunc) {
@@ -127,8 +127,7 @@ func (e *Executor) failure(ctx context.Context, it *item, err error) *task.Failu
 	if err == nil {
 		return nil
 	}
-	var own *task.Failure
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*task.Failure](err); ok {
 		if own == nil {
 			return nil // a failure that is none, in an error that is one
 		}
@@ -138,7 +137,7 @@ func (e *Executor) failure(ctx context.Context, it *item, err error) *task.Failu
 	}
 	switch {
 	case it.ctx.Err() != nil:
-		return cutShort(it.ctx)
+		return cutShort(it.ctx) //nolint:contextcheck // what counts is how its caller's ended
 	case ctx.Err() == nil:
 		return task.Failf(run.TriggerExitCode, "%v", err)
 	case errors.Is(context.Cause(ctx), errTimeout):
@@ -190,7 +189,7 @@ func size(out task.Output) int {
 // fallBack has the fallback of a task's type answer in place of its target.
 func (e *Executor) fallBack(it *item, r *task.Result) {
 	fallback := e.config.Fallbacks[it.task.Type]
-	if fallback == nil || r.Error.Trigger == run.TriggerUser || !(r.Error.Fault || r.Error.Trigger == run.TriggerDependencyUnavailable) {
+	if fallback == nil || !r.Error.Fault && r.Error.Trigger != run.TriggerDependencyUnavailable {
 		return
 	}
 	defer func() {
@@ -203,9 +202,7 @@ func (e *Executor) fallBack(it *item, r *task.Result) {
 		return
 	}
 	said := task.Output{"fallback": true}
-	for name, v := range out {
-		said[name] = v
-	}
+	maps.Copy(said, out)
 	r.Status, r.Output, r.Error = task.Succeeded, said, nil
 	it.fellBack = true
 }

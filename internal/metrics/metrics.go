@@ -28,6 +28,7 @@ type Metrics struct {
 	swept    map[string]prometheus.Counter
 
 	resources resources
+	light     light
 }
 
 // claims are resolved once, so that counting one takes no look-up by labels.
@@ -68,6 +69,7 @@ func New() *Metrics {
 		m.swept[string(state)] = swept.WithLabelValues(string(state))
 	}
 	m.resources = m.newResources()
+	m.light = m.newLight()
 	return m
 }
 
