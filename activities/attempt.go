@@ -95,7 +95,7 @@ func (s *Steps) RunStep(ctx context.Context, in StepInput) (*StepResult, error) 
 	touch.Go(func() { a.keepInTouch(ctx, done) })
 	err := a.run() //nolint:contextcheck // its own context outlives the activity's
 	if err == nil {
-		a.settleClaim() //nolint:contextcheck // likewise
+		a.settleClaim()
 	} else {
 		a.awaitTold()
 	}

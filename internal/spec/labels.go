@@ -51,7 +51,7 @@ func ParseSize(s string) (int64, bool) {
 // labels tell the router about a step. Two have a form of their own.
 func labels() kind[[]entry[string]] {
 	free := mapOf(nodeNames("a label"), literal(), "labels")
-	span, bytes := duration(time.Millisecond), size(1, maxSize)
+	span, bytes := duration(time.Millisecond), size(1)
 	return kind[[]entry[string]]{
 		read: func(p *parser, n *yaml.Node) ([]entry[string], bool) {
 			list, ok := free.read(p, n)

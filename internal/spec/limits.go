@@ -40,11 +40,11 @@ func limitsObject() *object[rawLimits] {
 		later: []string{"outputs"},
 		never: map[string]string{"cpu": "cpu_time is how long it may compute, such as 10m"},
 		fields: []field[rawLimits]{
-			key("memory", size(minMemory, maxSize), func(l *rawLimits) *val[int64] { return &l.memory }),
+			key("memory", size(minMemory), func(l *rawLimits) *val[int64] { return &l.memory }),
 			key("pids", integer(maxPIDs), func(l *rawLimits) *val[int] { return &l.pids }),
 			key("cpu_time", duration(minCPUTime), func(l *rawLimits) *val[time.Duration] { return &l.cpuTime }),
-			key("output", size(minOutput, maxSize), func(l *rawLimits) *val[int64] { return &l.output }),
-			key("disk", size(minMemory, maxSize), func(l *rawLimits) *val[int64] { return &l.disk }),
+			key("output", size(minOutput), func(l *rawLimits) *val[int64] { return &l.output }),
+			key("disk", size(minMemory), func(l *rawLimits) *val[int64] { return &l.disk }),
 		},
 	}
 }

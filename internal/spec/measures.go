@@ -101,8 +101,9 @@ func short(d time.Duration) string {
 	return s
 }
 
-// size is a number of bytes, from low to high.
-func size(low, high int64) kind[int64] {
+// size is a number of bytes, of at least low.
+func size(low int64) kind[int64] {
+	const high = maxSize
 	return kind[int64]{
 		read: func(p *parser, n *yaml.Node) (int64, bool) {
 			if n.Kind != yaml.ScalarNode || !sizeRE.MatchString(n.Value) {

@@ -70,7 +70,7 @@ func (w *Worker) Start(ctx context.Context) error {
 		return err
 	}
 	w.deps.claims = w.newClaims()
-	if err := w.openLight(); err != nil {
+	if err := w.openLight(); err != nil { //nolint:contextcheck // what it starts goes on until Stop
 		return err
 	}
 	environ := w.cfg.Settings.StepEnviron(os.Environ())
