@@ -210,3 +210,27 @@ func TestBatchThatIsTerminated(t *testing.T) {
 	require.GreaterOrEqual(t, d.Succeeded, 100)
 	require.Positive(t, d.NotStarted)
 }
+
+func TestBatchWithTasksThatFail(t *testing.T) {
+	t.Parallel()
+	env := shared.Get(t)
+	file := tasksFile(t, 1_000, func(i int) string {
+		if i%100 == 7 {
+			return `{"type":"noop","with":{"sleep":"1m"},"timeout":"50ms"}`
+		}
+		return `{"type":"noop"}`
+	})
+	d := batchDoc(t, env.CLI(t, "batch", "run", file, "-o", "json", "--detach"))
+	require.Equal(t, run.Running, d.Status)
+	ended, err := control.New(env.Temporal.Client(), env.Temporal.Namespace(), "").Await(t.Context(), d.ID)
+	require.NoError(t, err)
+	require.Equal(t, run.Failed, ended.Status)
+	require.Equal(t, batch.Counts{Succeeded: 990, Failed: 10}, ended.Counts)
+	require.Len(t, ended.Failures, 10)
+	require.Equal(t, run.TriggerStepTimeout, ended.Failures[0].Trigger)
+
+	r := env.CLI(t, "batch", "results", d.ID)
+	require.Zero(t, r.Code, r.Stderr)
+	require.Equal(t, 1_000, strings.Count(r.Stdout, "\n"))
+	require.Equal(t, 10, strings.Count(r.Stdout, `"status":"failed"`))
+}
