@@ -26,6 +26,7 @@ func benches() []bench {
 		{name: "validate", open: openValidate},
 		{name: "dedup", open: openDedup},
 		{name: "cancel", open: openCancel, tails: true},
+		{name: "batch", open: openBatch},
 	}
 }
 

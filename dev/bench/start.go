@@ -33,7 +33,8 @@ const (
 // which say "ready", and the workers of drills.
 func children() map[string]func() int {
 	return map[string]func() int{
-		childChaos: chaosWorker,
+		childChaos:  chaosWorker,
+		childTarget: target,
 		childDev: func() int {
 			return devcmd.Main(context.Background(),
 				[]string{"--port=0", "--ui-port=0", "--redis-port=0", "--http-port=0"}, os.Stdout, os.Stderr)
@@ -92,6 +93,7 @@ func memory(child string) func(context.Context) (float64, error) {
 type process struct {
 	cmd   *exec.Cmd
 	ready time.Duration // how long that took
+	said  string        // the line that said so
 }
 
 func startChild(ctx context.Context, child string) (*process, error) {
@@ -110,23 +112,23 @@ func startChild(ctx context.Context, child string) (*process, error) {
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", child, err)
 	}
-	found := make(chan bool, 1)
+	found := make(chan string, 1)
 	go func() {
 		lines := bufio.NewScanner(out)
 		said := false
 		for lines.Scan() {
 			if !said && strings.Contains(lines.Text(), "ready") {
 				said = true
-				found <- true
+				found <- lines.Text()
 			}
 		}
 		if !said {
-			found <- false
+			found <- ""
 		}
 	}()
 	select {
-	case ok := <-found:
-		if !ok {
+	case p.said = <-found:
+		if p.said == "" {
 			return nil, fmt.Errorf("%s ended before it was ready: %w", child, p.cmd.Wait())
 		}
 	case <-time.After(startPatience):
