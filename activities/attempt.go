@@ -60,6 +60,7 @@ type attempt struct {
 	printed atomic.Int64 // bytes of output so far
 
 	mu      sync.Mutex
+	heard   time.Time // when Temporal was last in touch with the attempt
 	phase   Progress
 	process *proc.Process
 	// holdings are what the attempt holds, in the order in which it came by it.
@@ -77,6 +78,7 @@ func (s *Steps) RunStep(ctx context.Context, in StepInput) (*StepResult, error) 
 		steps: s, in: in, key: nodeKey{in.Owner.RunKey, in.Node},
 		number: in.Attempts + int(info.Attempt), first: in.Attempts+int(info.Attempt) == 1,
 		phase: Progress{Phase: PhaseWaiting, Since: time.Now()},
+		heard: handedOver(info.StartedTime),
 	}
 	a.beat = func(ctx context.Context, p Progress) error {
 		return s.Client.RecordActivityHeartbeat(ctx, info.TaskToken, p)
@@ -310,10 +312,12 @@ func (a *attempt) progress() Progress {
 	return p
 }
 
-// keepAlive resets the dead-man timer of the process that runs, if one does.
+// keepAlive takes note that Temporal has heard of the attempt, and resets the
+// dead-man timer of the process that runs, if one does.
 func (a *attempt) keepAlive() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.heard = time.Now()
 	if a.process != nil {
 		a.process.KeepAlive()
 	}

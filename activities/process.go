@@ -53,6 +53,9 @@ func (a *attempt) command(i int, env []string) error {
 	}
 	out, errOut := a.mask.Writer(a.log.Stdout()), a.mask.Writer(a.log.Stderr())
 	order.Stdout, order.Stderr = a.metered(out), a.metered(errOut)
+	if err := a.makeSure(); err != nil {
+		return errors.Join(err, out.Close(), errOut.Close())
+	}
 	p, err := a.steps.Proc.Start(a.ctx, order)
 	if err != nil {
 		return a.startError(errors.Join(err, out.Close(), errOut.Close()))

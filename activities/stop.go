@@ -103,16 +103,18 @@ func (a *attempt) keepInTouch(ctx context.Context, done <-chan struct{}) {
 }
 
 // heartbeat sends one heartbeat, also after a cancel: the ending of a step is
-// part of its attempt.
-func (a *attempt) heartbeat(ctx context.Context) {
+// part of its attempt. It reports whether Temporal has taken it.
+func (a *attempt) heartbeat(ctx context.Context) bool {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), heartbeatPeriod)
 	defer cancel()
 	err := a.beat(call, a.progress())
 	stop := classify(err)
-	if err == nil || (stop != nil && stop.kind == stopCancelled) {
+	taken := err == nil || (stop != nil && stop.kind == stopCancelled)
+	if taken {
 		a.keepAlive()
 	}
 	if stop != nil {
 		a.stop(stop)
 	}
+	return taken
 }
