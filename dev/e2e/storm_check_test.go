@@ -69,6 +69,11 @@ func (s *storm) left(t *testing.T, v *victim) string {
 			return "the credential of " + name
 		}
 	}
+	if s.engine != nil {
+		if left := containersOf(t, s.engine, v.RunID); len(left) > 0 {
+			return fmt.Sprintf("containers and networks %v", left)
+		}
+	}
 	if open := s.open(t, v); open != "" {
 		return open
 	}

@@ -18,6 +18,7 @@ import (
 	"belay.run/dev/e2e"
 	"belay.run/internal/redistest"
 	"belay.run/internal/run"
+	"belay.run/internal/testkit/engine"
 	"belay.run/internal/testkit/need"
 	"belay.run/starter/runs"
 	"belay.run/workflows"
@@ -31,7 +32,18 @@ import (
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	rounds, seed := number(t, "BELAY_STORM_ROUNDS", 3), number(t, "BELAY_STORM_SEED", 1)
-	s := newStorm(t)
+	s := newStorm(t, nil)
+	for i := range rounds {
+		s.round(t, uint64(seed+i))
+	}
+}
+
+// TestNothingIsLeftOfContainers is TestNothingIsLeft for runs which also have a
+// step and a service in containers; the engine is asked too what is left.
+func TestNothingIsLeftOfContainers(t *testing.T) {
+	t.Parallel()
+	rounds, seed := number(t, "BELAY_STORM_ROUNDS", 1), number(t, "BELAY_STORM_SEED", 501)
+	s := newStorm(t, engine.Need(t))
 	for i := range rounds {
 		s.round(t, uint64(seed+i))
 	}
@@ -60,6 +72,8 @@ type storm struct {
 	redis *redistest.Server
 	rdb   redis.UniversalClient
 	hosts []*stormHost
+	// engine is nil where no run has a container.
+	engine *engine.Engine
 	// dir is where runs leave traces; providers and scripts write there.
 	dir, provider string
 }
@@ -74,10 +88,10 @@ type stormHost struct {
 	worker *e2e.Worker
 }
 
-func newStorm(t *testing.T) *storm {
+func newStorm(t *testing.T, eng *engine.Engine) *storm {
 	t.Helper()
 	need.Program(t, "redis-server", "apt-get install redis-server")
-	s := &storm{dir: t.TempDir()}
+	s := &storm{dir: t.TempDir(), engine: eng}
 	s.redis = redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	s.rdb = s.redis.Client(t)
 	s.env = e2e.Start(t, e2e.Options{RedisURL: s.redis.URL, Data: t.TempDir(), NoWorker: true})
@@ -104,8 +118,14 @@ esac
 
 func (s *storm) startWorker(t *testing.T, h *stormHost) {
 	t.Helper()
-	h.worker = s.env.StartWorkerAt(t, h.link.Addr(), h.dir, "--labels", "storm", "--max-processes", "16",
-		"--credentials", "vault="+s.provider, "--port-dir", filepath.Join(s.dir, "ports"))
+	args := []string{
+		"--labels", "storm", "--max-processes", "16",
+		"--credentials", "vault=" + s.provider, "--port-dir", filepath.Join(s.dir, "ports"),
+	}
+	if s.engine != nil {
+		args = append(args, "--container-engine", s.engine.Address)
+	}
+	h.worker = s.env.StartWorkerAt(t, h.link.Addr(), h.dir, args...)
 }
 
 // victim is a run of a round.
@@ -151,9 +171,21 @@ stages:
           trap '' TERM
           setsid sleep %s &
           sleep %s & sleep %d
-      - {name: after, run: "sleep 1"}
+      %s
     finally: [{name: tidy, run: 'echo tidied >> "$OUT/tidied"'}]
-`, timeout, v.dir, n%3, v.mark, v.mark, 1+n%4)
+`, timeout, v.dir, n%3, v.mark, v.mark, 1+n%4, s.after())
+}
+
+// after is the step behind that: in a container beside another, where there is an
+// engine. Neither of them wants to end.
+func (s *storm) after() string {
+	if s.engine == nil {
+		return `- {name: after, run: "sleep 1"}`
+	}
+	image := "{name: " + engine.Image + ", pull: never}"
+	return "- {name: after, image: " + image + `, grace_period: 1s, run: "trap '' TERM; sleep 2"}
+    services:
+      - {name: beside, image: ` + image + `, command: [sleep, "3600"]}`
 }
 
 // round starts its runs, lets faults happen to them, mends what was broken, and
