@@ -152,7 +152,7 @@ func TestAFileOfLimitsIsWatched(t *testing.T) {
 	hup := make(chan os.Signal)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var watching sync.WaitGroup
-	watching.Go(func() { executor.Watch(ctx, path, hup, e, zap.NewNop()) })
+	watching.Go(func() { executor.Watch(ctx, path, hup, e.SetLimits, zap.NewNop()) })
 	t.Cleanup(watching.Wait)
 	t.Cleanup(func() { cancel(errStopped) })
 

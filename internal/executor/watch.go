@@ -11,14 +11,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// Watch sets an executor's limits from a file when it begins and whenever what the
-// file says has changed, until ctx ends: within a second, and at once on each
+// Watch sets limits from a file when it begins and whenever what the file says has
+// changed, until ctx ends: within a second, and at once on each
 // signal of now. It reads the file rather than asking the system what happened to
 // it, so that it does not matter how a file is replaced. What is wrong with a file
 // is logged once, and the limits stay as they were; so they do where the file is
 // gone.
-func Watch(ctx context.Context, path string, now <-chan os.Signal, e *Executor, log *zap.Logger) {
-	w := watch{path: path, set: e.SetLimits, log: log}
+func Watch(ctx context.Context, path string, now <-chan os.Signal, set func(Limits) error, log *zap.Logger) {
+	w := watch{path: path, set: set, log: log}
 	w.look()
 	const look = time.Second
 	ticker := time.NewTicker(look)
