@@ -50,7 +50,7 @@ func TestJanitor(t *testing.T) {
 		t.Parallel()
 		env, r := reaper(t)
 		r.found.Runs = []activities.Owner{reapInput("a").Owner, reapInput("b").Owner}
-		e := activities.ReapedEntry{Node: "s/a", Kind: "lock", Name: "l", Error: strings.Repeat("é", 10_000)}
+		e := activities.ReapedEntry{Node: "s/a", Kind: "lock", Name: "l", Error: strings.Repeat("é", 600)}
 		big := &activities.ReapResult{RunKey: "k", Leaked: slices.Repeat([]activities.ReapedEntry{e}, 700)}
 		env.OnWorkflow(activities.ReapWorkflow, anything, anything).Return(big, nil)
 		res := pass(t, env)

@@ -33,7 +33,9 @@ func TestRollback(t *testing.T) {
 	ends := func(t *testing.T, b *bench, rolledBack bool) *run.Document {
 		t.Helper()
 		doc := b.run(t)
-		all := slices.DeleteFunc(b.world.all(), func(s string) bool { return s == "cause" || strings.HasPrefix(s, "end ") || strings.HasPrefix(s, "tell ") })
+		all := slices.DeleteFunc(b.world.all(), func(s string) bool {
+			return s == "cause" || strings.HasPrefix(s, "end ") || strings.HasPrefix(s, "tell ")
+		})
 		if rolledBack {
 			require.Equal(t, []string{"run s/undo", "run s/undo-more", "run s/tidy", "release s"}, all[len(all)-4:])
 		} else {

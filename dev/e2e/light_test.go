@@ -81,6 +81,7 @@ stages:
       - {name: again, uses: http, when: 'steps.ok.outputs.status == "200"', with: {url: "${{ inputs.url }}/flaky"}, retry: {max_attempts: 5, initial_interval: 1ms}}
       - {name: hook, uses: http, with: {url: "${{ inputs.url }}/hook", body: '{}'}, retry: {max_attempts: 2, initial_interval: 1ms}}
   - name: bad
+    needs: [good]
     steps:
       - name: all
         parallel:

@@ -142,7 +142,7 @@ func (n *Net) Do(r *http.Request, redirects int, private ...string) (*http.Respo
 		}
 		return nil
 	}}
-	return client.Do(r)
+	return client.Do(r) //nolint:gosec // where it may go, the guard says at each connection
 }
 
 // RedirectsError says that there were more redirects than are followed.

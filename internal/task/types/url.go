@@ -66,19 +66,6 @@ func checkPort(port string) error {
 	return nil
 }
 
-// readAddress reads a parameter that is host:port.
-func readAddress(a *task.Args, name string) string {
-	text := a.Text(name, "")
-	host, port, err := net.SplitHostPort(text)
-	if !a.Has(name) {
-		return ""
-	}
-	if err != nil || host == "" || port == "" || checkPort(port) != nil || strings.ContainsAny(host, " /@") {
-		a.Wrong(name, "found %.64q, expected host:port", text)
-	}
-	return text
-}
-
 // address is host:port of a URL, with the usual port where it names none.
 func address(u *url.URL, usual string) string {
 	if u.Host == "" {
