@@ -16,9 +16,9 @@ const (
 	sureEvery = time.Second
 )
 
-// handedOver is when Temporal gave an attempt to this worker, by the clock of
-// whichever of the two says that it is longer ago. A worker that was stopped
-// finds work in its hands that was given up long before.
+// handedOver is when Temporal gave an attempt to this worker, by Temporal's clock
+// where that is long ago, else now: clocks differ a little. A worker that was
+// stopped finds work in its hands that was given up long before.
 func handedOver(started time.Time) time.Time {
 	now := time.Now()
 	if !started.IsZero() && now.Sub(started) > trustFor {

@@ -9,8 +9,8 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"time"
 
+	"belay.run/internal/pause"
 	"belay.run/internal/run"
 	"belay.run/internal/store"
 	"belay.run/internal/task"
@@ -213,18 +213,6 @@ func Doubtful(t *task.Task, why string) task.Result {
 	}
 }
 
-// wait waits, unless ctx ends before.
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // Patiently does something with the store again and again until it works, the
 // error says that it never will, or ctx ends. Each failure is told.
 func Patiently(ctx context.Context, told func(error), do func(context.Context) error) error {
@@ -237,7 +225,7 @@ func Patiently(ctx context.Context, told func(error), do func(context.Context) e
 			return errors.Join(err, context.Cause(ctx))
 		}
 		told(err)
-		if wait(ctx, Wait(try)) != nil {
+		if pause.For(ctx, Wait(try)) != nil {
 			return err
 		}
 	}
