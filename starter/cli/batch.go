@@ -57,7 +57,7 @@ func batchRunCommand(a *app) *cobra.Command {
 			"follows them until all have ended. Nothing starts if a line is bad. The first\n" +
 			"Ctrl-C asks the batch to cancel, the second leaves it to itself.",
 		Example: "  " + a.Name + ` batch run tasks.jsonl --out results.jsonl --rate 500
-  {"type": "health_check", "with": {"url": "https://example.com/health"}}
+  {"type": "http", "with": {"url": "https://example.com/health"}}
   {"id": "hook-7", "type": "http", "with": {"url": "https://example.com/hook", "method": "POST"}, "timeout": "2s"}`,
 		Args: args(cobra.ExactArgs(1)),
 	}
