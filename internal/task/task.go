@@ -83,7 +83,7 @@ type Result struct {
 type Output map[string]any
 
 // Failure is why a task failed. It is an error.
-type Failure struct {
+type Failure struct { //nolint:errname // first of all a part of a Result
 	// Trigger is the cause's: dependency_unavailable where the target could not
 	// be reached or was not well, step_timeout, invalid where the task is wrong,
 	// exit_code where the target answered otherwise than the task demands,

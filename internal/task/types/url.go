@@ -14,7 +14,12 @@ import (
 
 // readURL reads a parameter that is a URL of one of the schemes.
 func readURL(a *task.Args, name string, schemes ...string) *url.URL {
-	text := a.Text(name, "")
+	return checkURL(a, name, a.Text(name, ""), schemes...)
+}
+
+// checkURL reads the text of a parameter that is a URL. Of a wrong one it returns
+// an empty URL.
+func checkURL(a *task.Args, name, text string, schemes ...string) *url.URL {
 	if text == "" {
 		if a.Has(name) {
 			a.Wrong(name, "it is empty, expected a URL such as %s://host/path", schemes[0])
