@@ -62,7 +62,7 @@ func (r *redisTarget) String() string { return "redis " + r.addr }
 // a pool for each would keep its connections open for nothing.
 func (r *redisTarget) do(ctx context.Context, work func(c *redis.Client) error) error {
 	options := &redis.Options{
-		Addr: r.addr, DB: r.db, PoolSize: 1, MaxRetries: -1, Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true,
+		Addr: r.addr, DB: r.db, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		Dialer:                   r.dial(ctx),
 	}

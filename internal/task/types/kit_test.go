@@ -126,13 +126,15 @@ type want struct {
 	fault, retryable bool
 }
 
-func (b *testBundle) fails(t *testing.T, typ string, w with, wanted want, says string) *task.Failure {
+// fails runs a task that is to fail, and returns its message.
+func (b *testBundle) fails(t *testing.T, typ string, w with, wanted want, says string) string {
 	t.Helper()
 	_, err := b.run(t, typ, w)
 	return requireFailure(t, err, wanted, says)
 }
 
-func requireFailure(t *testing.T, err error, wanted want, says string) *task.Failure {
+// requireFailure holds an error to how a task is to fail, and returns its message.
+func requireFailure(t *testing.T, err error, wanted want, says string) string {
 	t.Helper()
 	var f *task.Failure
 	require.ErrorAs(t, err, &f)
@@ -140,7 +142,7 @@ func requireFailure(t *testing.T, err error, wanted want, says string) *task.Fai
 	require.Contains(t, f.Message, says)
 	require.NotContains(t, f.Message, password)
 	require.Less(t, len(f.Message), 1000)
-	return f
+	return f.Message
 }
 
 // The ways to fail.
