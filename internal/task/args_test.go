@@ -57,6 +57,7 @@ func TestArgsSayWhatIsWrong(t *testing.T) {
 		`null`:                        "with: found null, expected an object of parameters",
 		`{"url":"u"`:                  "with: it is no JSON: EOF",
 		`{"url":"u"} {}`:              "with: found more after the object of parameters",
+		`{"url":"u"}}`:                "with: found more after the object of parameters",
 		`{"url":"u","url":"v"}`:       "url: it is given twice",
 		`{"url":5}`:                   "url: found the number 5, expected text: put it in quotes",
 		`{"url":null}`:                "url: found null, expected text",
