@@ -76,7 +76,7 @@ func setHTTPTokens(c *Config, v value) error {
 		case tenant != AnyTenant && !run.ValidScope(tenant):
 			return fmt.Errorf("want TENANT=SECRET, with a tenant of %s, or *", run.ScopeWords)
 		case !secretPattern.MatchString(name):
-			return errors.New("want the name of a secret behind the =, not the token itself")
+			return errors.New("want TENANT=SECRET, where SECRET is the name of a secret, not the token itself")
 		}
 		c.HTTPTokens = append(c.HTTPTokens, HTTPToken{Tenant: tenant, Secret: name})
 	}
