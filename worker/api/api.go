@@ -96,6 +96,7 @@ type API struct {
 	log      *zap.Logger
 	times    times
 	handler  http.Handler
+	methods  map[string]string // by path
 	services atomic.Pointer[Services]
 	work     flights
 	uploads  chan struct{}
@@ -173,11 +174,11 @@ type call struct {
 
 func (a *API) routes() http.Handler {
 	mux := http.NewServeMux()
-	methods := map[string]string{}
+	a.methods = map[string]string{}
 	route := func(method, path string, h handler) {
-		methods[path] = method
+		a.methods[path] = method
 		if method == http.MethodGet {
-			methods[path] = "GET, HEAD"
+			a.methods[path] = "GET, HEAD"
 		}
 		mux.Handle(method+" "+path, a.serving(h))
 	}
@@ -186,8 +187,8 @@ func (a *API) routes() http.Handler {
 	route(http.MethodGet, "/api/v1/batches/{id...}", a.readBatch)
 	route(http.MethodGet, "/api/v1/executor/status", a.status)
 	mux.Handle("GET /api/v1/openapi.yaml", a.guarded(http.HandlerFunc(openAPI)))
-	methods["/api/v1/openapi.yaml"] = "GET, HEAD"
-	for path, method := range methods {
+	a.methods["/api/v1/openapi.yaml"] = "GET, HEAD"
+	for path, method := range a.methods {
 		mux.Handle(path, a.guarded(a.wrongMethod(method)))
 	}
 	mux.Handle("/", a.guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

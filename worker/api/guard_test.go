@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
+	"belay.run/docs"
 	"belay.run/internal/config"
 	"belay.run/internal/executor"
 	"belay.run/internal/secret"
@@ -176,4 +178,28 @@ func TestOtherPathsAndMethods(t *testing.T) {
 	a := b.ask(t, http.MethodGet, "/api/v1/openapi.yaml", http.NoBody)
 	require.Equal(t, "application/yaml", a.Header.Get("Content-Type"))
 	require.Contains(t, a.text, "operationId: runTask")
+}
+
+// The document has the paths that are served, and no others. What they answer is
+// held to it in dev/e2e.
+func TestTheDocumentHasWhatIsServed(t *testing.T) {
+	t.Parallel()
+	var doc struct {
+		Paths map[string]map[string]any `yaml:"paths"`
+	}
+	require.NoError(t, yaml.Unmarshal(docs.OpenAPI(), &doc))
+	documented := map[string]string{}
+	for path, methods := range doc.Paths {
+		for method := range methods {
+			if strings.HasPrefix(path, "/api/") {
+				documented[path] = strings.ToUpper(method)
+			}
+		}
+	}
+	served := map[string]string{}
+	for path, methods := range New(Config{}).methods {
+		method, _, _ := strings.Cut(methods, ",")
+		served[strings.ReplaceAll(path, "...}", "}")] = method
+	}
+	require.Equal(t, documented, served)
 }
