@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"belay.run/internal/executor"
 	"belay.run/internal/spec"
 	"belay.run/internal/testkit/need"
 )
@@ -108,6 +109,17 @@ func TestPipelinesInDocuments(t *testing.T) {
 		}
 	}
 	require.Positive(t, seen)
+}
+
+func TestLimitsInDocuments(t *testing.T) {
+	t.Parallel()
+	m := regexp.MustCompile("(?s)```yaml\n(concurrency:.*?)```").FindStringSubmatch(read(t, "docs/light.md"))
+	require.NotNil(t, m)
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(m[1]), 0o600))
+	limits, err := executor.LoadLimits(path)
+	require.NoError(t, err)
+	require.Equal(t, 20, limits.Targets["api.example.com:443"].InFlight)
 }
 
 func TestExamples(t *testing.T) {

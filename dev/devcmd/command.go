@@ -91,7 +91,7 @@ func command(code *int) *cobra.Command {
 	set.IntVar(&f.redis, "redis-port", redisPort, "port of Redis, on the loopback interface")
 	set.IntVar(&f.http, "http-port", httpPort, "port of the worker's HTTP")
 	set.BoolVar(&f.headless, "headless", false, "leave out Temporal's UI")
-	root.AddCommand(&cobra.Command{
+	root.AddCommand(targetCommand(), &cobra.Command{
 		Use:                "run FILE [flags of `starter run`]",
 		Short:              "Boot everything, run one pipeline, and end with its exit code",
 		DisableFlagParsing: true, // they are those of the command line

@@ -65,6 +65,8 @@ func (b *boot) boot(ctx context.Context, f *flags, ephemeral bool, also console)
 		}
 		defer port.Release()
 		settings.HTTPAddress = net.JoinHostPort(ip, strconv.Itoa(port.Number))
+		// Whoever listens elsewhere and names no tokens gets health and metrics.
+		settings.HTTPAPIOff = settings.HTTPAPIOff || !f.ip.IsLoopback() && len(settings.HTTPTokens) == 0
 		b.http = "http://" + ports.Join(ip, port.Number)
 	}
 	b.log = &logFile{path: filepath.Join(home, "dev.log")}

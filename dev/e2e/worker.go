@@ -91,6 +91,9 @@ func (w *Worker) ready(ctx context.Context) bool {
 	return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 }
 
+// URL is where the worker answers by HTTP.
+func (w *Worker) URL() string { return strings.TrimSuffix(w.health, "/readyz") }
+
 // PID is the worker's process id.
 func (w *Worker) PID() int { return w.cmd.Process.Pid }
 

@@ -114,10 +114,10 @@ func TestPack(t *testing.T) {
 func TestBadLines(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"{":                                "the JSON object does not end on the line",
+		"{":                                "the JSON object does not end",
 		"nonsense":                         "is no JSON at byte 2: invalid character 'o' in literal null (expecting 'u')",
 		"[]":                               "expected a JSON object, found array",
-		`{"type":"noop"} {}`:               "expected one object on the line, found more after it",
+		`{"type":"noop"} {}`:               "expected one JSON object, found more after it",
 		`{"type":"noop","extra":{}}`:       `unknown field "extra": a task has id, type, with, key, priority and timeout`,
 		`{}`:                               "type: is missing",
 		`{"type":7}`:                       "type: expected text, found number",
@@ -165,7 +165,7 @@ func TestAChunkThatIsTooLarge(t *testing.T) {
 	st := openStore(t)
 	line := `{"type":"noop","with":"` + strings.Repeat("x", batch.MaxLine-100) + "\"}\n"
 	_, err := pack(t, st, strings.Repeat(line, 260), 300)
-	require.ErrorContains(t, err, "try a smaller --chunk")
+	require.ErrorContains(t, err, "try smaller chunks")
 	require.Empty(t, keys(t, st))
 }
 

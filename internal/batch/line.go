@@ -27,8 +27,8 @@ type Preparer interface {
 	Prepare(t task.Task) (task.Job, error)
 }
 
-// line is a task as a file has it.
-type line struct {
+// Line is a task as a file has it, or a request.
+type Line struct {
 	ID       *string         `json:"id"`
 	Type     string          `json:"type"`
 	With     json.RawMessage `json:"with"`
@@ -37,25 +37,46 @@ type line struct {
 	Timeout  string          `json:"timeout"`
 }
 
+// lineHas is what a line may have, for people.
+const lineHas = "a task has id, type, with, key, priority and timeout"
+
 // parseLine reads a line of the file. A task without an id has its line's
 // number.
 func parseLine(text []byte, number int) (task.Task, error) {
-	var l line
+	var l Line
+	if err := Decode(text, &l, lineHas); err != nil {
+		return task.Task{}, err
+	}
+	t, err := l.Task(strconv.Itoa(number))
+	if err != nil && l.ID != nil && *l.ID == "" {
+		err = fmt.Errorf("%w; leave it out to have the line's number", err)
+	}
+	return t, err
+}
+
+// Decode reads one JSON object, such as a Line. Its error is for people; has says
+// what the object may have.
+func Decode(text []byte, into any, has string) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&l); err != nil {
-		return task.Task{}, badJSON(err)
+	if err := dec.Decode(into); err != nil {
+		return badJSON(err, has)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return task.Task{}, errors.New("expected one object on the line, found more after it")
+		return errors.New("expected one JSON object, found more after it")
 	}
-	t := task.Task{ID: strconv.Itoa(number), Type: l.Type, With: l.With, Key: l.Key, Priority: l.Priority}
+	return nil
+}
+
+// Task is the task of a line; one without an id has that one.
+func (l *Line) Task(id string) (task.Task, error) {
+	t := task.Task{ID: id, Type: l.Type, With: l.With, Key: l.Key, Priority: l.Priority}
 	if l.ID != nil {
 		t.ID = *l.ID
 	}
 	switch {
 	case t.ID == "" || len(t.ID) > maxID:
-		return t, fmt.Errorf("id: expected 1 to %d bytes, found %d; leave it out to have the line's number", maxID, len(t.ID))
+		return t, fmt.Errorf("id: expected 1 to %d bytes, found %d", maxID, len(t.ID))
 	case l.Type == "":
 		return t, errors.New(`type: is missing; such as {"type": "http", "with": {"url": "https://…"}}`)
 	case len(l.Key) > maxTaskKey:
@@ -79,7 +100,7 @@ func readTimeout(t *task.Task, text string) error {
 }
 
 // badJSON says in words what is wrong with a line.
-func badJSON(err error) error {
+func badJSON(err error, has string) error {
 	var kind *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
 	switch {
@@ -89,11 +110,13 @@ func badJSON(err error) error {
 		return fmt.Errorf("expected a JSON object, found %s", kind.Value)
 	case errors.As(err, &syntax):
 		return fmt.Errorf("is no JSON at byte %d: %w", syntax.Offset, err)
+	case errors.Is(err, io.EOF):
+		return errors.New("expected a JSON object, found nothing")
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("the JSON object does not end on the line")
+		return errors.New("the JSON object does not end")
 	}
 	if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
-		return fmt.Errorf("unknown field %s: a task has id, type, with, key, priority and timeout", name)
+		return fmt.Errorf("unknown field %s: %s", name, has)
 	}
 	return err
 }

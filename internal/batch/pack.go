@@ -41,6 +41,12 @@ func (e *InvalidError) Error() string {
 	return fmt.Sprintf("line %d: %s (%d bad lines)", e.Errors[0].Line, e.Errors[0].Message, e.Count)
 }
 
+// TooLargeError says that a file is more than a batch may be.
+type TooLargeError struct{ Message string }
+
+// Error says what is too large.
+func (e *TooLargeError) Error() string { return e.Message }
+
 // Packed is what a file came to.
 type Packed struct {
 	Total int
@@ -151,7 +157,7 @@ func (p *packer) line(text []byte, number int) error {
 		return nil
 	}
 	if p.packed.Total == MaxTasks {
-		return fmt.Errorf("line %d: a batch has at most %d tasks", number, MaxTasks)
+		return &TooLargeError{fmt.Sprintf("line %d: a batch has at most %d tasks", number, MaxTasks)}
 	}
 	p.packed.Total++
 	p.packed.Types[t.Type]++
@@ -165,7 +171,7 @@ func (p *packer) line(text []byte, number int) error {
 	p.chunk.Write(encoded)
 	p.chunk.WriteByte('\n')
 	if p.chunk.Len() > MaxChunkBytes {
-		return fmt.Errorf("the lines up to line %d are too long for chunks of %d: try a smaller --chunk", number, p.size)
+		return &TooLargeError{fmt.Sprintf("the lines up to line %d are too long for chunks of %d: try smaller chunks", number, p.size)}
 	}
 	if p.inIt++; p.inIt == p.size {
 		return p.put()

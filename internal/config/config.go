@@ -29,6 +29,8 @@ type Config struct {
 	DrainTimeout time.Duration
 	Janitor      time.Duration // 0: this worker asks for none
 	HTTPAddress  string
+	HTTPTokens   []HTTPToken
+	HTTPAPIOff   bool // no /api
 	StepEnv      []string
 	Secrets      []string
 	Credentials  map[string][]string // command lines by the name of the provider

@@ -106,6 +106,14 @@ secrets: [env, "dir:/run/secrets", exec:/usr/bin/secret get]
 		require.Equal(t, []string{"env", "dir:/run/secrets", "exec:/usr/bin/secret get"}, c.Secrets)
 	})
 
+	t.Run("TokensOfTenants", func(t *testing.T) {
+		t.Parallel()
+		c, err := config.Load([]string{"--http-tokens=shop=SHOP_TOKEN, shop=SHOP_NEXT, *=OPS", "--http-api=off"}, environment())
+		require.NoError(t, err)
+		require.Equal(t, []config.HTTPToken{{Tenant: "shop", Secret: "SHOP_TOKEN"}, {Tenant: "shop", Secret: "SHOP_NEXT"}, {Tenant: config.AnyTenant, Secret: "OPS"}}, c.HTTPTokens)
+		require.True(t, c.HTTPAPIOff)
+	})
+
 	t.Run("ListsByCommas", func(t *testing.T) {
 		t.Parallel()
 		c, err := config.Load([]string{"--labels", " a, b,,c "}, environment("BELAY_STATE_DIR", "/s"))
@@ -157,6 +165,9 @@ func TestLoadRefuses(t *testing.T) {
 		{name: "BadLabel", env: []string{"BELAY_LABELS", "ok,not ok"}, want: []string{`"not ok"`}},
 		{name: "NoPort", env: []string{"BELAY_HTTP_ADDRESS", "localhost"}, want: []string{`"localhost"`, "host:port"}},
 		{name: "PortOutOfRange", env: []string{"BELAY_HTTP_ADDRESS", ":70000"}, want: []string{"host:port"}},
+		{name: "ATokenInPlaceOfItsName", env: []string{"BELAY_HTTP_TOKENS", "shop=d3b0/7384=="}, want: []string{"BELAY_HTTP_TOKENS", "not the token itself"}},
+		{name: "ATokenOfNobody", env: []string{"BELAY_HTTP_TOKENS", "SHOP_TOKEN"}, want: []string{"BELAY_HTTP_TOKENS", "TENANT=SECRET"}},
+		{name: "AnAPIThatIsHalfOff", env: []string{"BELAY_HTTP_API", "no"}, want: []string{`"no"`, "on or off"}},
 		{name: "AllOfTheEnvironment", env: []string{"BELAY_STEP_ENV", "*"}, want: []string{`"*"`}},
 		{name: "SecretsForEveryStep", env: []string{"BELAY_STEP_ENV", "PATH,BELAY_*"}, want: []string{`"BELAY_*"`, "secrets"}},
 		{name: "OneSecretForEveryStep", env: []string{"BELAY_STEP_ENV", "BELAY_SECRET_X"}, want: []string{"secrets"}},

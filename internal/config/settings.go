@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -58,7 +57,7 @@ func settingNames() []string {
 }
 
 func settings() []Setting {
-	return slices.Concat(generalSettings(), containerSettings(), lightSettings())
+	return slices.Concat(generalSettings(), httpSettings(), containerSettings(), lightSettings())
 }
 
 func generalSettings() []Setting {
@@ -113,11 +112,6 @@ func generalSettings() []Setting {
 			Name: "janitor", Env: "BELAY_JANITOR", Default: "15s",
 			Help: "How often the janitor looks for what closed runs left behind, one for all workers of a namespace; off: this worker does not ask for it.",
 			set:  setJanitor,
-		},
-		{
-			Name: "http_address", Env: "BELAY_HTTP_ADDRESS", Default: "127.0.0.1:9464",
-			Help: "Address of /healthz, /readyz and /metrics, as host:port; off listens nowhere.",
-			set:  setHTTPAddress,
 		},
 		{
 			Name: "step_env", Env: "BELAY_STEP_ENV", Default: defaultStepEnv, List: true,
@@ -262,20 +256,6 @@ func setJanitor(c *Config, v value) error {
 		return fmt.Errorf("%q: want a duration from 1s to 1h, or %s", v.text, janitorOff)
 	}
 	c.Janitor = d
-	return nil
-}
-
-func setHTTPAddress(c *Config, v value) error {
-	if v.text != HTTPOff {
-		_, port, err := net.SplitHostPort(v.text)
-		if err == nil {
-			_, err = strconv.ParseUint(port, 10, 16)
-		}
-		if err != nil {
-			return fmt.Errorf("%q: want host:port such as 127.0.0.1:9464, or %s", v.text, HTTPOff)
-		}
-	}
-	c.HTTPAddress = v.text
 	return nil
 }
 

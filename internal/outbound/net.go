@@ -105,6 +105,24 @@ func (n *Net) DialContext(ctx context.Context, network, address string) (net.Con
 	return n.dialer.DialContext(ctx, network, address) //nolint:wrapcheck // it says what it did
 }
 
+// Dial connects to host:port, encrypted where secure says so.
+func (n *Net) Dial(ctx context.Context, network, address string, secure bool) (net.Conn, error) {
+	conn, err := n.DialContext(ctx, network, address)
+	if err != nil || !secure {
+		return conn, err
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	encrypted := tls.Client(conn, n.TLS(host))
+	if err := encrypted.HandshakeContext(ctx); err != nil {
+		_ = conn.Close() // what went wrong before says more
+		return nil, err
+	}
+	return encrypted, nil
+}
+
 // TLS is how connections are encrypted: TLS 1.2 or newer, and verified.
 func (n *Net) TLS(serverName string) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: n.config.Roots, ServerName: serverName, Time: n.config.Now}
@@ -142,7 +160,7 @@ func (n *Net) Do(r *http.Request, redirects int, private ...string) (*http.Respo
 		}
 		return nil
 	}}
-	return client.Do(r) //nolint:gosec // where it may go, the guard says at each connection
+	return client.Do(r) //nolint:gosec // where it goes is the guard's
 }
 
 // RedirectsError says that there were more redirects than are followed.

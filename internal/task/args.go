@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 )
@@ -63,7 +64,8 @@ func (a *Args) read(with json.RawMessage) error {
 	if _, err := dec.Token(); err != nil {
 		return fmt.Errorf("with: it is no JSON: %w", err)
 	}
-	if dec.More() {
+	// Not dec.More, which takes a second closing brace for an end.
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("with: found more after the object of parameters")
 	}
 	return nil

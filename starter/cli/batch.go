@@ -85,8 +85,8 @@ func batchRunCommand(a *app) *cobra.Command {
 // check refuses what no batch can be started with.
 func (f *batchFlags) check(named bool) error {
 	for _, n := range [][2]string{{"--tenant", f.tenant}, {"--project", f.project}} {
-		if !scopeName.MatchString(n[1]) {
-			return usage("%s %q: want letters, digits, dots, dashes and underscores, at most 63", n[0], n[1])
+		if !run.ValidScope(n[1]) {
+			return usage("%s %q: want %s", n[0], n[1], run.ScopeWords)
 		}
 	}
 	switch {

@@ -11,7 +11,6 @@ import (
 
 	"belay.run/internal/batch"
 	"belay.run/internal/batch/control"
-	"belay.run/internal/run"
 	"belay.run/internal/store"
 )
 
@@ -187,7 +186,7 @@ func (b *batchRun) ask(ctx context.Context, sig os.Signal, bar *batchBar) {
 
 // conclude writes the results and what is said of a batch in the end.
 func (b *batchRun) conclude(ctx context.Context, d *batch.Document) error {
-	if err := recount(ctx, b.store, d); err != nil {
+	if err := control.Recount(ctx, b.store, d); err != nil {
 		return err
 	}
 	if b.flags.out != "" {
@@ -208,17 +207,4 @@ func (b *batchRun) conclude(ctx context.Context, d *batch.Document) error {
 		return fmt.Errorf("writing the summary: %w", err)
 	}
 	return ended(d.Status)
-}
-
-// recount makes the account of a batch that left none.
-func recount(ctx context.Context, st store.Store, d *batch.Document) error {
-	if d.Cause == nil || d.Cause.Message != control.Terminated || d.Status != run.Cancelled || d.ChunkSize == 0 {
-		return nil
-	}
-	t, err := batch.Recount(ctx, st, d)
-	if err != nil {
-		return err
-	}
-	d.Take(t, *d.EndedAt)
-	return nil
 }

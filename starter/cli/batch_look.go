@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"belay.run/internal/batch"
+	"belay.run/internal/batch/control"
 	"belay.run/internal/run"
 	"belay.run/internal/tree"
 )
@@ -160,7 +161,7 @@ func (a *app) onBatch(ctx context.Context, arg string, do func(context.Context, 
 	}
 	if st, err := conn.Store(ctx); err == nil {
 		// Without the store the counts of one that was terminated stay unknown.
-		if err := recount(ctx, st, d); err != nil {
+		if err := control.Recount(ctx, st, d); err != nil {
 			d.Notes = append(d.Notes, err.Error())
 		}
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"regexp"
 	"strings"
 
 	"github.com/google/uuid"
@@ -24,9 +23,6 @@ const (
 	maxRequestID = 200
 )
 
-// names of tenants and projects: they are parts of every id.
-var scopeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
-
 // request is what `run` asks Temporal to start.
 type request struct {
 	input    workflows.PipelineInput
@@ -44,8 +40,8 @@ type request struct {
 // check refuses names that cannot be parts of an id.
 func (r *request) check() error {
 	for _, n := range [][2]string{{"--tenant", r.input.Tenant}, {"--project", r.input.Project}} {
-		if !scopeName.MatchString(n[1]) {
-			return usage("%s %q: want letters, digits, dots, dashes and underscores, at most 63", n[0], n[1])
+		if !run.ValidScope(n[1]) {
+			return usage("%s %q: want %s", n[0], n[1], run.ScopeWords)
 		}
 	}
 	if r.named && (r.input.RequestID == "" || len(r.input.RequestID) > maxRequestID) {

@@ -26,13 +26,30 @@ const (
 	sayEvery = 30 * time.Second
 )
 
-// Drain lets the worker take no more stages and waits until those on this host
-// have ended. Those that have not after the drain timeout are cancelled, with
-// their finally steps and releases still run here. It returns early, with an
-// error, when ctx ends. Stop is to be called after it in any case.
+// Drain lets the worker take no more stages and requests and waits until those
+// on this host have ended. Stages that have not after the drain timeout are
+// cancelled, with their finally steps and releases still run here. It returns
+// early, with an error, when ctx ends. Stop is to be called after it in any case.
 func (w *Worker) Drain(ctx context.Context) error {
 	w.state.set(StatusDraining)
 	w.log.Info("draining", zap.Duration("drain_timeout", w.cfg.Settings.DrainTimeout))
+	requests, cancel := context.WithTimeout(ctx, w.cfg.Settings.DrainTimeout)
+	defer cancel()
+	if w.api != nil {
+		w.api.Refuse()
+	}
+	if err := w.drainStages(ctx); err != nil {
+		return err
+	}
+	if w.api != nil {
+		w.api.Wait(requests)
+	}
+	w.log.Info("drained")
+	return nil
+}
+
+// drainStages is Drain for stages.
+func (w *Worker) drainStages(ctx context.Context) error {
 	w.queues.steps.stop()
 	if w.stages == nil {
 		return nil // it never came to take any
@@ -45,7 +62,6 @@ func (w *Worker) Drain(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if left := d.pass(ctx); left == 0 {
-			w.log.Info("drained")
 			return nil
 		}
 		if err := d.overdue(); err != nil {

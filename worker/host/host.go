@@ -15,9 +15,11 @@ import (
 
 	"belay.run/internal/config"
 	"belay.run/internal/metrics"
+	"belay.run/internal/secret"
 	"belay.run/internal/store"
 	"belay.run/internal/telemetry"
 	"belay.run/internal/workspace"
+	"belay.run/worker/api"
 )
 
 // Config is what a worker is made of.
@@ -49,6 +51,7 @@ type Worker struct {
 	state    readiness
 	running  *running
 	metrics  *metrics.Metrics
+	api      *api.API // nil where it is off
 
 	deps   deps
 	once   once
@@ -61,8 +64,8 @@ type Worker struct {
 	closers  []func() error // undone from the last to the first
 }
 
-// New takes the state directory and opens the HTTP address, so that both are
-// refused before anything is waited for. Whoever gets a worker calls Stop.
+// New takes the state directory, reads the tokens and opens the HTTP address, so
+// that all are refused before anything is waited for. Whoever gets a worker calls Stop.
 func New(cfg Config) (*Worker, error) {
 	if cfg.Settings == nil {
 		return nil, errors.New("making a worker: its settings are needed")
@@ -80,11 +83,17 @@ func New(cfg Config) (*Worker, error) {
 	name, _ := os.Hostname()
 	w.identity = fmt.Sprintf("belay/%s@%s", host.ID(), name)
 
+	if w.deps.secrets, err = secret.Open(cfg.Settings.Secrets...); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the providers of secrets: %w", err), w.close())
+	}
 	l, err := listen(context.Background(), cfg.Settings.HTTPAddress)
 	if err != nil {
 		return nil, errors.Join(err, w.close())
 	}
 	if l != nil {
+		if err := w.openAPI(l); err != nil {
+			return nil, errors.Join(err, l.Close(), w.close())
+		}
 		w.onStop(w.serve(l))
 		w.log.Info("listening", zap.String("address", l.Addr().String()))
 	}

@@ -13,10 +13,12 @@ import (
 
 	"go.uber.org/zap"
 
+	"belay.run/internal/batch/control"
 	"belay.run/internal/config"
+	"belay.run/worker/api"
 )
 
-// Bounds of the little HTTP server. Nothing it answers takes longer.
+// Bounds of the HTTP server. Where the API takes longer it says so itself.
 const (
 	httpReadTimeout  = 5 * time.Second
 	httpWriteTimeout = 10 * time.Second
@@ -41,12 +43,59 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	return l, nil
 }
 
+// openAPI makes the API that is served on l; none where it is off. Where others
+// than this machine reach it, it does not go without tokens.
+func (w *Worker) openAPI(l net.Listener) error {
+	s := w.cfg.Settings
+	addr, isTCP := l.Addr().(*net.TCPAddr)
+	cfg := api.Config{Loopback: isTCP && addr.IP.IsLoopback(), Logger: w.log.Named("api")}
+	switch {
+	case s.HTTPAPIOff:
+		return nil
+	case len(s.HTTPTokens) == 0 && !cfg.Loopback:
+		return &config.SettingError{Setting: "BELAY_HTTP_TOKENS", Err: fmt.Errorf(
+			"http_address %s can be reached from other machines, and without tokens whoever reaches it could run tasks: "+
+				"name the secrets of tenants (http_tokens: TENANT=SECRET), leave out the API (http_api: off), or listen on 127.0.0.1", s.HTTPAddress)}
+	case len(s.HTTPTokens) > 0:
+		tokens, err := api.ReadTokens(context.Background(), w.deps.secrets, s.HTTPTokens, cfg.Logger)
+		if err != nil {
+			return &config.SettingError{Setting: "BELAY_HTTP_TOKENS", Err: err}
+		}
+		w.onStop(background(tokens.Keep))
+		cfg.Tokens = tokens
+	}
+	w.api = api.New(cfg)
+	return nil
+}
+
+// openServices gives the API what it hands requests on to.
+func (w *Worker) openServices() {
+	if w.api == nil {
+		return
+	}
+	t := w.deps.temporal
+	s := api.Services{
+		Executor: w.deps.executor, Types: w.deps.types, Store: w.deps.store,
+		Batches: control.New(t.Client, t.Namespace, ""),
+	}
+	if w.once.audit != nil {
+		s.Audit = w.once.audit
+	}
+	w.api.Open(s)
+	w.onStop(func() error { w.api.Close(); return nil })
+}
+
 // serve answers on l until the returned function is called.
 func (w *Worker) serve(l net.Listener) (stop func() error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", w.healthz)
 	mux.HandleFunc("GET /readyz", w.readyz)
-	mux.Handle("GET /metrics", w.metrics.Handler(w.log))
+	if w.api == nil {
+		mux.Handle("GET /metrics", w.metrics.Handler(w.log))
+	} else {
+		mux.Handle("GET /metrics", w.api.Guard(w.metrics.Handler(w.log)))
+		mux.Handle("/api/", w.api)
+	}
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: httpReadTimeout,

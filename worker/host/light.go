@@ -39,9 +39,9 @@ func (w *Worker) openLight() error {
 	}
 	net := outbound.New(outbound.Config{Guard: outbound.Guard{Allow: s.LightAllow}, Concurrency: limits.Concurrency})
 	w.onStop(func() error { net.Close(); return nil })
-	registry := types.Builtin(types.Tools{Net: net, Secrets: w.deps.secrets, Files: s.LightFiles})
+	w.deps.types = types.Builtin(types.Tools{Net: net, Secrets: w.deps.secrets, Files: s.LightFiles})
 	open := func(limits executor.Limits, name string, observer executor.Observer) (*executor.Executor, error) {
-		cfg := executor.Config{Registry: registry, Limits: limits, Observer: observer, Logger: w.log.Named(name)}
+		cfg := executor.Config{Registry: w.deps.types, Limits: limits, Observer: observer, Logger: w.log.Named(name)}
 		if w.once.claims != nil {
 			cfg.Claims = w.once.claims
 		}

@@ -21,6 +21,7 @@ import (
 	"belay.run/internal/router"
 	"belay.run/internal/secret"
 	"belay.run/internal/store"
+	"belay.run/internal/task"
 )
 
 const (
@@ -48,6 +49,7 @@ type deps struct {
 	processes *proc.Host
 	// executor runs light tasks, heavy what the router sends to this host.
 	executor, heavy *executor.Executor
+	types           *task.Registry
 	router          *router.Router
 	// containers is nil where this machine has no engine.
 	containers *container.Host
@@ -83,6 +85,7 @@ func (w *Worker) Start(ctx context.Context) error {
 	if err := w.openQueues(); err != nil { //nolint:contextcheck // what it starts goes on until Stop
 		return err
 	}
+	w.openServices()
 	w.state.set(StatusReady)
 	w.onStop(background(w.maintain))    //nolint:contextcheck // it goes on until Stop
 	w.onStop(background(w.tendJanitor)) //nolint:contextcheck // as above
@@ -116,11 +119,6 @@ func (w *Worker) connect(ctx context.Context) error {
 	}
 	w.deps.logs = logs.New(w.deps.store, w.deps.redisLogs)
 	w.onStop(func() error { w.deps.logs.Close(); return nil })
-	secrets, err := secret.Open(w.cfg.Settings.Secrets...)
-	if err != nil {
-		return fmt.Errorf("opening the providers of secrets: %w", err)
-	}
-	w.deps.secrets = secrets
 	return nil
 }
 

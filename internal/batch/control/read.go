@@ -15,6 +15,7 @@ import (
 
 	"belay.run/internal/batch"
 	"belay.run/internal/run"
+	"belay.run/internal/store"
 )
 
 const (
@@ -178,4 +179,18 @@ func (c *Client) query(ctx context.Context, id, runID string) (*batch.Progress, 
 	}
 	var p batch.Progress
 	return &p, answer.Get(&p)
+}
+
+// Recount makes the account of a batch whose workflow was terminated, of what the
+// store has of it. Of any other the document stays as it is.
+func Recount(ctx context.Context, st store.Store, d *batch.Document) error {
+	if d.Cause == nil || d.Cause.Message != Terminated || d.Status != run.Cancelled || d.ChunkSize == 0 {
+		return nil
+	}
+	t, err := batch.Recount(ctx, st, d)
+	if err != nil {
+		return err
+	}
+	d.Take(t, *d.EndedAt)
+	return nil
 }

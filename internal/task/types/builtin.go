@@ -2,7 +2,6 @@
 package types
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -31,7 +30,9 @@ type Tools struct {
 
 // Builtin are all types that Belay has.
 func Builtin(t Tools) *task.Registry {
-	t.Net = cmp.Or(t.Net, outbound.New(outbound.Config{}))
+	if t.Net == nil {
+		t.Net = outbound.New(outbound.Config{})
+	}
 	if t.Secrets == nil {
 		t.Secrets = secret.Chain()
 	}
@@ -41,6 +42,11 @@ func Builtin(t Tools) *task.Registry {
 	return task.NewRegistry(
 		noop{},
 		httpType{t},
+		healthCheck{t},
+		webhookVerify{t},
+		secretCheck{t},
+		configSync{t},
+		statusSync{t},
 	)
 }
 

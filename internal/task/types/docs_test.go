@@ -2,6 +2,7 @@ package types_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ func TestDocsNameAllTypesAndParameters(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/light-types.md")
 	require.NoError(t, err)
 	sections := strings.Split(string(text), "\n## ")[1:]
+	sections = slices.DeleteFunc(sections, func(s string) bool { return s[0] != '`' })
 	require.Len(t, sections, len(types.Builtin(types.Tools{}).Types()))
 	for _, typ := range types.Builtin(types.Tools{}).Types() {
 		var section string

@@ -77,10 +77,8 @@ func follow(value any, path string) (found any, missing string) {
 		case map[string]any:
 			value, ok = v[name]
 		case []any:
-			var i int
-			if n, err := strconv.Atoi(name); err == nil && n >= 0 && n < len(v) {
-				i, ok = n, true
-				value = v[i]
+			if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(v) {
+				value, ok = v[i], true
 			}
 		}
 		if !ok {

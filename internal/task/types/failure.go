@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
+	"time"
 	"unicode"
 
 	"belay.run/internal/outbound"
@@ -26,7 +27,7 @@ func failure(ctx context.Context, doing string, err error, hidden ...secret.Valu
 	refused, isRefused := errors.AsType[*outbound.RefusedError](err)
 	redirects, isRedirects := errors.AsType[*outbound.RedirectsError](err)
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case over(ctx):
 		return &task.Failure{
 			Trigger: run.TriggerStepTimeout, Message: doing + ": no whole answer in time", Retryable: true, Fault: true,
 		}
@@ -44,6 +45,16 @@ func failure(ctx context.Context, doing string, err error, hidden ...secret.Valu
 		}
 	}
 	return task.Faultf("%s: %s", doing, words(err, hidden))
+}
+
+// over reports whether a task's time is. A connection, which has the same
+// deadline, may say so before the context does.
+func over(ctx context.Context) bool {
+	if ctx.Err() != nil {
+		return errors.Is(ctx.Err(), context.DeadlineExceeded)
+	}
+	end, ok := ctx.Deadline()
+	return ok && !time.Now().Before(end)
 }
 
 // ours reports whether this machine has run out of something, which the target

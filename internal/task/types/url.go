@@ -14,7 +14,12 @@ import (
 
 // readURL reads a parameter that is a URL of one of the schemes.
 func readURL(a *task.Args, name string, schemes ...string) *url.URL {
-	text := a.Text(name, "")
+	return checkURL(a, name, a.Text(name, ""), schemes...)
+}
+
+// checkURL reads the text of a parameter that is a URL. Of a wrong one it returns
+// an empty URL.
+func checkURL(a *task.Args, name, text string, schemes ...string) *url.URL {
 	if text == "" {
 		if a.Has(name) {
 			a.Wrong(name, "it is empty, expected a URL such as %s://host/path", schemes[0])
@@ -64,6 +69,19 @@ func checkPort(port string) error {
 		return fmt.Errorf("found the port %.16q, expected 1 to 65535", port)
 	}
 	return nil
+}
+
+// readAddress reads a parameter that is host:port.
+func readAddress(a *task.Args, name string) string {
+	text := a.Text(name, "")
+	host, port, err := net.SplitHostPort(text)
+	if !a.Has(name) {
+		return ""
+	}
+	if err != nil || host == "" || port == "" || checkPort(port) != nil || strings.ContainsAny(host, " /@") {
+		a.Wrong(name, "found %.64q, expected host:port", text)
+	}
+	return text
 }
 
 // address is host:port of a URL, with the usual port where it names none.
