@@ -118,7 +118,7 @@ func (s *stage) layOut() {
 			s.index[steps[i].Name] = len(s.doc.Steps)
 			s.doc.Steps = append(s.doc.Steps, run.Step{
 				Name: steps[i].Name, Node: run.StepNode(s.doc.Node, steps[i].Name),
-				Group: group, Status: run.Pending, Finally: finally, Rollback: rollback,
+				Group: group, Status: run.Pending, Finally: finally, Rollback: rollback, GracePeriod: grace(&steps[i]),
 			})
 		}
 	}
@@ -134,6 +134,14 @@ func (s *stage) layOut() {
 			}
 		}
 	}
+}
+
+// grace is the grace period of a step that has processes.
+func grace(st *spec.Step) string {
+	if len(st.Run) == 0 {
+		return ""
+	}
+	return st.GracePeriod.String()
 }
 
 func (s *stage) step(name string) *run.Step { return &s.doc.Steps[s.index[name]] }

@@ -73,7 +73,10 @@ type Step struct {
 	EndedAt   *time.Time        `json:"ended_at,omitempty"`
 	Finally   bool              `json:"finally"`
 	Rollback  bool              `json:"rollback,omitempty"`
-	Ignored   bool              `json:"ignored,omitempty"`
+	// GracePeriod is what its processes have between SIGTERM and SIGKILL, as a
+	// file writes it; "" where it has none.
+	GracePeriod string `json:"grace_period,omitempty"`
+	Ignored     bool   `json:"ignored,omitempty"`
 	// DuplicateOf is the id of the run whose step has run in place of this one.
 	DuplicateOf string      `json:"duplicate_of,omitempty"`
 	WaitingFor  *WaitingFor `json:"waiting_for,omitempty"`

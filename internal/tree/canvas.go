@@ -79,13 +79,17 @@ func (c *canvas) node(it *item, in string) {
 		nameColour = bold
 	}
 	took, words := c.about(it)
+	leaked := leakedWords(it.resources())
 	l := line{{none, in}, {col, c.style.symbol(it.status) + " "}, {nameColour, name}}
-	if took != "" || words != "" {
+	if took != "" || words != "" || leaked != "" {
 		pad := c.names - columns(in) - columns(name)
 		l = append(l, span{dim, strings.Repeat(" ", max(pad, 0)) + fmt.Sprintf("  %6s", took)})
 	}
 	if words != "" {
 		l = append(l, span{none, "  "}, span{dim, words})
+	}
+	if leaked != "" {
+		l = append(l, span{none, "  "}, span{red, leaked})
 	}
 	c.add(l)
 }

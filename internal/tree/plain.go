@@ -18,6 +18,8 @@ type Plain struct {
 	now  func() time.Time // for changes that bear no time of their own
 	most map[string]int
 	seen map[string]seen
+	// leaked is what was last printed to have leaked, by node.
+	leaked map[string]string
 	// noted is how many notes of the pipeline itself were printed.
 	noted int
 	err   error
@@ -32,7 +34,7 @@ type seen struct {
 
 // NewPlain prints to w. maxAttempts is as in View.
 func NewPlain(w io.Writer, now func() time.Time, maxAttempts map[string]int) *Plain {
-	return &Plain{w: w, now: now, most: maxAttempts, seen: map[string]seen{}}
+	return &Plain{w: w, now: now, most: maxAttempts, seen: map[string]seen{}, leaked: map[string]string{}}
 }
 
 // Update prints what has changed since the last call; a wait begins to last by
@@ -44,12 +46,15 @@ func (p *Plain) Update(d *run.Document) error {
 		p.stage(s)
 		for j := range s.Steps {
 			p.step(s, &s.Steps[j])
+			p.left(s.Steps[j].Node, Clean(s.Steps[j].Node), s.Steps[j].Resources)
 		}
 		if s.Status.Terminal() {
 			p.ended(s)
 		}
+		p.left(s.Node, label(&item{stage: s}), s.Resources)
 	}
 	p.pipeline(d)
+	p.left("", Clean(d.Pipeline), d.Resources)
 	return p.err
 }
 
@@ -143,6 +148,19 @@ func (p *Plain) step(s *run.Stage, t *run.Step) {
 		}
 	}
 	p.change(at, Clean(t.Node), StatusWords(t.Status), facts(said))
+}
+
+// left prints what a node could not give back. That it is given back after all is
+// worth no line: the run goes on, or is over.
+func (p *Plain) left(node, name string, list []run.Resource) {
+	is := leakedWords(list)
+	if is == p.leaked[node] {
+		return
+	}
+	p.leaked[node] = is
+	if is != "" {
+		p.change(nil, name, is, "")
+	}
 }
 
 // waits prints that a node which has not begun, or goes on, waits for something

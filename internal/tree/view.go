@@ -81,6 +81,9 @@ func (v *View) headLine(st Style) line {
 	if w := waitingWords(d.WaitingFor, v.Now); w != "" {
 		l = append(l, span{yellow, "  " + w})
 	}
+	if w := leakedWords(d.Resources); w != "" {
+		l = append(l, span{red, "  " + w})
+	}
 	if in := InputWords(d.Inputs); in != "" {
 		l = append(l, span{dim, "  " + in})
 	}
@@ -118,8 +121,9 @@ func (v *View) items() *item {
 	for i := range v.Run.Stages {
 		s := &v.Run.Stages[i]
 		it := &item{stage: s, status: s.Status, rank: stageRank(s.Status)}
+		it.keepLeaked()
 		root.children = append(root.children, it)
-		if good(s.Status) && steps > eagerSteps {
+		if good(s.Status) && steps > eagerSteps && !it.left() {
 			continue
 		}
 		it.causeNote(s.Cause, s.Node, s.Status)
@@ -139,6 +143,7 @@ func (v *View) addSteps(it *item, s *run.Stage) {
 		if step.silent {
 			step.rank = rankDoneStageSteps
 		}
+		step.keepLeaked()
 		step.causeNote(p.Cause, p.Node, p.Status)
 		v.addTail(step, p)
 		switch {
