@@ -41,7 +41,7 @@ func TestRedis(t *testing.T) {
 	require.NoError(t, err)
 	c := redis.NewClient(options)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	require.Eventually(t, func() bool { return c.Ping(t.Context()).Err() == nil }, 10*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return c.Ping(t.Context()).Err() == nil }, time.Minute, 20*time.Millisecond)
 	for name, want := range map[string]string{
 		"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction", "dir": dir,
 	} {

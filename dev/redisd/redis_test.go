@@ -111,7 +111,7 @@ func TestChildBehindAScript(t *testing.T) {
 			_, err := redisd.Start(ctx, redisd.Options{Program: program})
 			ended <- err
 		}()
-		require.Eventually(t, func() bool { _, err := os.Stat(began); return err == nil }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { _, err := os.Stat(began); return err == nil }, time.Minute, time.Millisecond)
 		cancel(errors.New("asked to stop"))
 		err := <-ended
 		require.ErrorContains(t, err, "asked to stop")

@@ -225,7 +225,7 @@ func TestRedisThatHangsIsNotWaitedFor(t *testing.T) {
 	closeLog(t, w)
 	waitFor(t, "the reader", func() bool { return len(reader.got("a/b#1")) == 10_000_000 })
 	reader.end(t)
-	require.Less(t, time.Since(started), 15*time.Second, "well under what the client's timeouts add up to")
+	require.Less(t, time.Since(started), time.Minute, "well under what the client's timeouts add up to")
 	server.Resume(t)
 	require.NotEmpty(t, replay(t, l, logs.Filter{}))
 	waitFor(t, "what was under way", func() bool { l.Close(); return true })
