@@ -4,6 +4,7 @@ package version
 import (
 	"fmt"
 	"runtime/debug"
+	"sync"
 )
 
 // version is stamped by the linker in released builds:
@@ -16,6 +17,12 @@ func String() string {
 	if version != "" {
 		return version
 	}
+	return recorded()
+}
+
+// recorded is read once: whoever sends a request says it, and to read it takes as
+// long as to send one.
+var recorded = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
 		return "devel"
@@ -26,4 +33,4 @@ func String() string {
 		}
 	}
 	return info.Main.Version
-}
+})
