@@ -108,6 +108,8 @@ type StepResult struct {
 	Unreleased []resource.Entry `json:"unreleased,omitempty"`
 	// Notes are warnings worth a person's attention.
 	Notes []string `json:"notes,omitempty"`
+	// Services says of each service of the stage that has ended how it did.
+	Services []string `json:"services,omitempty"`
 	// Claim is the claim that the attempt held; nil where the step has no key,
 	// or another's result stands for its own.
 	Claim *dedup.Record `json:"claim,omitempty"`
@@ -128,6 +130,8 @@ type Progress struct {
 	Position int `json:"position,omitempty"`
 	// Resources are what it holds.
 	Resources []run.Resource `json:"resources,omitempty"`
+	// Services is as in [StepResult].
+	Services []string `json:"services,omitempty"`
 }
 
 // Phases of a step as its heartbeat shows them.

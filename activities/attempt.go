@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,6 +64,8 @@ type attempt struct {
 	heard   time.Time // when Temporal was last in touch with the attempt
 	phase   Progress
 	process *proc.Process
+	// services says how those of the stage ended that did.
+	services []string
 	// holdings are what the attempt holds, in the order in which it came by it.
 	holdings []*holding
 }
@@ -196,6 +199,7 @@ func (a *attempt) stopped(err error) error {
 func (a *attempt) report(err error) (*StepResult, error) {
 	a.res.EndedAt = time.Now()
 	a.reportResources()
+	a.res.Services = a.services
 	if a.res.StartedAt.IsZero() {
 		a.res.StartedAt = a.res.EndedAt
 	}
@@ -308,7 +312,7 @@ func (a *attempt) progress() Progress {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.phase
-	p.Attempt, p.Resources = a.number, a.heldNow()
+	p.Attempt, p.Resources, p.Services = a.number, a.heldNow(), slices.Clone(a.services)
 	return p
 }
 

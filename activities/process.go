@@ -25,14 +25,16 @@ func (a *attempt) commands(env []string) error {
 		}})
 	})
 	defer clock.Stop()
-	lastLook := a.watchDisk()
+	lastLook, lastServices := a.watchDisk(), a.watchServices()
 	for i := range a.in.Step.Run {
 		if err := a.command(i, env); err != nil {
 			lastLook()
+			lastServices(true)
 			return a.stopped(err)
 		}
 	}
 	lastLook()
+	lastServices(false)
 	if err := a.stopped(nil); err != nil {
 		return err
 	}

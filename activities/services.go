@@ -70,6 +70,9 @@ func (s *Steps) startServices(ctx context.Context, in ServicesInput, mask **secr
 	if fault, ok := errors.AsType[*container.Error](err); ok && fault.Fault == container.FaultInvalid {
 		return nil, failed(run.TriggerInvalid, "%v", err)
 	}
+	for i := range out {
+		out[i].Checked, out[i].Secrets = in.Services[i].Health.Command != "", serviceSecrets(in.Services)
+	}
 	return out, err
 }
 

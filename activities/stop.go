@@ -33,6 +33,8 @@ const (
 	// suffer from, so that the tree is killed without grace.
 	stopLimit
 	stopOverload
+	// stopService: a service that the step needs has ended.
+	stopService
 )
 
 // atOnce reports whether the tree is killed without grace.

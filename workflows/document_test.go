@@ -1,11 +1,13 @@
 package workflows_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"belay.run/activities"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 )
@@ -21,4 +23,19 @@ func TestStepsSayTheirGracePeriod(t *testing.T) {
 	require.Equal(t, run.Succeeded, doc.Status)
 	require.Equal(t, "1m30s", doc.Steps[0].GracePeriod)
 	require.Empty(t, doc.Steps[1].GracePeriod)
+}
+
+// TestServicesThatEndAreNotedOnce however many steps tell of them, and fail.
+func TestServicesThatEndAreNotedOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t, plan(stage("s", []spec.Step{step("a"), step("b"), step("c")})))
+	tells := func(services ...string) func(context.Context, activities.StepInput) (*activities.StepResult, error) {
+		return func(context.Context, activities.StepInput) (*activities.StepResult, error) {
+			return &activities.StepResult{Attempt: 1, Services: services}, nil
+		}
+	}
+	b.world.steps["a"], b.world.steps["b"] = tells("db ended"), tells("db ended", "cache ended")
+	doc := stageDoc(t, b)
+	require.Equal(t, run.Succeeded, doc.Status)
+	require.Equal(t, []string{"db ended", "cache ended"}, doc.Notes)
 }

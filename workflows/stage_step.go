@@ -113,6 +113,11 @@ func (s *stage) settle(ctx workflow.Context, st *spec.Step, doc *run.Step, out *
 	for _, note := range res.Notes {
 		s.doc.Notes = append(s.doc.Notes, doc.Node+": "+note)
 	}
+	for _, note := range res.Services { // each step that ran then tells of it
+		if !slices.Contains(s.doc.Notes, note) {
+			s.doc.Notes = append(s.doc.Notes, note)
+		}
+	}
 	if len(res.Outputs) > 0 {
 		s.outputs[st.Name] = res.Outputs
 	}

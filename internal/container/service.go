@@ -46,6 +46,10 @@ type Address struct {
 	// on its loopback interface, that lead there.
 	Ports     []int `json:"ports,omitempty"`
 	Published []int `json:"published,omitempty"`
+	// Checked: the file has a health check for it. Secrets are the names of those
+	// that it may have written somewhere.
+	Checked bool     `json:"checked,omitempty"`
+	Secrets []string `json:"secrets,omitempty"`
 }
 
 // NotReadyError says that a service ended, or did not get ready.

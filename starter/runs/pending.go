@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -66,7 +67,9 @@ func (c *Client) pending(ctx context.Context, ref Ref, s *run.Stage) {
 		case p != nil:
 			delete(busy, p.Name)
 			p.Attempts = max(p.Attempts, attemptsOf(a))
-			p.Resources = append(p.Resources, progressOf(a).Resources...)
+			progress := progressOf(a)
+			p.Resources = append(p.Resources, progress.Resources...)
+			s.Notes = withNotes(s.Notes, progress.Services)
 			if p.WaitingFor == nil {
 				p.WaitingFor = waitOf(a, s.Host)
 			}
@@ -81,6 +84,16 @@ func (c *Client) pending(ctx context.Context, ref Ref, s *run.Stage) {
 			p.WaitingFor = lost
 		}
 	}
+}
+
+// withNotes are notes with those of more that are not among them.
+func withNotes(notes, more []string) []string {
+	for _, n := range more {
+		if !slices.Contains(notes, n) {
+			notes = append(notes, n)
+		}
+	}
+	return notes
 }
 
 // attemptsOf is how many attempts of a step have begun. Those that wait to be

@@ -90,7 +90,7 @@ func TestReadShowsAttemptsAndWaitsOfRunningSteps(t *testing.T) {
 	build := b.stage(doc, "build", full)
 	since := timestamppb.New(time.Now().Add(-time.Minute))
 	beat := func(phase string) *commonpb.Payloads {
-		return frontend.Payloads(activities.Progress{Phase: phase, Attempt: 4})
+		return frontend.Payloads(activities.Progress{Phase: phase, Attempt: 4, Services: []string{"db ended"}})
 	}
 	build.Pending = []*workflowpb.PendingActivityInfo{
 		{
@@ -109,6 +109,7 @@ func TestReadShowsAttemptsAndWaitsOfRunningSteps(t *testing.T) {
 	snap, err := b.client.Reader(runs.Ref{ID: doc.ID, RunID: runID}).Read(t.Context())
 	require.NoError(t, err)
 	steps := snap.Document.Stages[0].Steps
+	require.Equal(t, []string{"db ended"}, snap.Document.Stages[0].Notes, "once, by two steps")
 	require.Equal(t, 1, steps[0].Attempts, "the second has not begun")
 	require.Equal(t, "retry", steps[0].WaitingFor.Kind)
 	require.Equal(t, "exit code 1", steps[0].WaitingFor.Name)
