@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -24,32 +25,54 @@ import (
 const roomWait = 55 * time.Minute
 
 // RunTask runs one light task that belongs to no pipeline. A failure is an
-// application error of the task's trigger with its [task.Result] in the details.
+// application error of the task's trigger with its [task.Result] in the details;
+// Temporal tries it again, where it may, if that may help.
 func (l *Light) RunTask(ctx context.Context, t task.Task) (*task.Result, error) {
-	progress := progress{now: Progress{Phase: PhaseRunning, Since: time.Now(), Attempt: int(activity.GetInfo(ctx).Attempt)}}
+	attempt := int(activity.GetInfo(ctx).Attempt)
+	progress := progress{now: Progress{Phase: PhaseRunning, Since: time.Now(), Attempt: attempt}}
 	defer progress.beating(ctx)()
-	if t.Origin.IdempotencyKey == "" {
-		t.Origin.IdempotencyKey = dedup.RunIdempotencyKey("task", t.ID)
-	}
-	if t.Origin.TraceParent == "" {
-		t.Origin.TraceParent = traceParent(t.ID, "")
-	}
+	t.Origin = singly(&t, attempt)
 	if l.cfg.Executor == nil {
 		return nil, fail(run.Cause{Trigger: run.TriggerInvalid, Message: "this worker takes no light tasks"})
 	}
 	r, err := submit(ctx, l.cfg.Executor, t, func(name string) {
-		progress.set(Progress{Phase: PhaseFull, Since: time.Now(), Name: name})
+		progress.set(Progress{Phase: PhaseFull, Since: time.Now(), Name: name, Attempt: attempt})
 	})
+	r.Retried = attempt > 1 && r.Status != ""
 	if err == nil && r.Error != nil {
 		err = stepFailure(r.Error)
 	}
-	if err == nil {
-		return &r, nil
+	return reportTask(ctx, &r, err)
+}
+
+// singly is for whom a task runs that is neither a step nor a part of a batch. An
+// idempotency key is the same for all attempts, a trace has a span for each.
+func singly(t *task.Task, attempt int) task.Origin {
+	o := t.Origin
+	of := cmp.Or(o.Run, "task")
+	if o.IdempotencyKey == "" {
+		o.IdempotencyKey = dedup.RunIdempotencyKey(of, t.ID)
 	}
-	if stop := classify(context.Cause(ctx)); stop != nil && stop.kind == stopCancelled {
+	if o.TraceParent == "" {
+		o.TraceParent = traceParent(of+"/"+t.ID, strconv.Itoa(attempt))
+	}
+	return o
+}
+
+// reportTask tells Temporal what a task came to.
+func reportTask(ctx context.Context, r *task.Result, err error) (*task.Result, error) {
+	if err == nil {
+		return r, nil
+	}
+	stop := classify(context.Cause(ctx))
+	if stop != nil && stop.kind == stopCancelled {
 		return nil, temporal.NewCanceledError(r)
 	}
-	return nil, fail(*new(attempt).causeOf(err), r)
+	cause := new(attempt).causeOf(err)
+	if _, again := errors.AsType[*retryableError](err); again || stop != nil {
+		return nil, failRetryable(*cause, r)
+	}
+	return nil, fail(*cause, r)
 }
 
 // submit hands a task on, and waits while there is no room for it. Full is told

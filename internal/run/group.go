@@ -28,3 +28,9 @@ func GroupID(tenant, project, name string) string {
 func BatchID(tenant, project, name string) string {
 	return strings.Join([]string{part(tenant), part(project), "batch", part(name)}, "/")
 }
+
+// TaskID builds the id of the standalone activity that runs a light task by
+// itself: tenant/project/task/<name>.
+func TaskID(tenant, project, name string) string {
+	return strings.Join([]string{part(tenant), part(project), "task", part(name)}, "/")
+}

@@ -33,7 +33,8 @@ type Server struct {
 
 	mu        sync.Mutex
 	workflows []*Workflow
-	changed   chan struct{} // closed and replaced when a workflow changes
+	tasks     []*Activity
+	changed   chan struct{} // closed and replaced when something changes
 	onStart   func(*Workflow)
 	asked     Asked
 	address   string
@@ -47,6 +48,10 @@ type Asked struct {
 	Signals []*workflowservice.SignalWorkflowExecutionRequest
 	Updates []*workflowservice.UpdateWorkflowExecutionRequest
 	Queries int
+	// Tasks are standalone activities, CancelledTasks those of them that were
+	// asked to cancel.
+	Tasks          []*workflowservice.StartActivityExecutionRequest
+	CancelledTasks []*workflowservice.RequestCancelActivityExecutionRequest
 }
 
 // Workflow is one execution.
