@@ -113,35 +113,10 @@ func newStage(ctx workflow.Context, in StageInput) (*stage, error) {
 // layOut lists every step of the stage in its document, all pending.
 func (s *stage) layOut() {
 	s.index = map[string]int{}
-	add := func(steps []spec.Step, group string, finally, rollback bool) {
-		for i := range steps {
-			s.index[steps[i].Name] = len(s.doc.Steps)
-			s.doc.Steps = append(s.doc.Steps, run.Step{
-				Name: steps[i].Name, Node: run.StepNode(s.doc.Node, steps[i].Name),
-				Group: group, Status: run.Pending, Finally: finally, Rollback: rollback, GracePeriod: grace(&steps[i]),
-			})
-		}
+	s.doc.Steps = StepsOf(&s.in)
+	for i := range s.doc.Steps {
+		s.index[s.doc.Steps[i].Name] = i
 	}
-	for _, list := range []struct {
-		steps             []spec.Step
-		finally, rollback bool
-	}{{s.spec.Steps, s.in.Finally, false}, {s.spec.Rollback, false, true}, {s.spec.Finally, true, false}} {
-		for i := range list.steps {
-			if group := &list.steps[i]; len(group.Parallel) > 0 {
-				add(group.Parallel, group.Name, list.finally, list.rollback)
-			} else {
-				add(list.steps[i:i+1], "", list.finally, list.rollback)
-			}
-		}
-	}
-}
-
-// grace is the grace period of a step that has processes.
-func grace(st *spec.Step) string {
-	if len(st.Run) == 0 {
-		return ""
-	}
-	return st.GracePeriod.String()
 }
 
 func (s *stage) step(name string) *run.Step { return &s.doc.Steps[s.index[name]] }

@@ -100,16 +100,9 @@ func (s *stage) settle(ctx workflow.Context, st *spec.Step, doc *run.Step, out *
 	}
 	s.limitOutputs(doc, out)
 	now := workflow.Now(ctx)
-	res := out.result
-	doc.Status, doc.Cause, doc.EndedAt = out.status, out.cause, &now
-	doc.ExitCode, doc.Outputs, doc.CPU, doc.MaxRSS = res.ExitCode, res.Outputs, res.CPU, res.MaxRSS
-	doc.Attempts = max(res.Attempt, 1)
-	if of := res.DuplicateOf; of != nil {
-		doc.DuplicateOf = of.WorkflowID
-	}
-	if !res.StartedAt.IsZero() {
-		doc.StartedAt, doc.EndedAt = &res.StartedAt, &res.EndedAt
-	}
+	res := &out.result
+	doc.EndedAt = &now
+	record(doc, out)
 	for _, note := range res.Notes {
 		s.doc.Notes = append(s.doc.Notes, doc.Node+": "+note)
 	}

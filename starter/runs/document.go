@@ -186,9 +186,9 @@ func (c *Client) stage(ctx context.Context, ref Ref) (doc *run.Stage, closed boo
 		return nil, false, err
 	}
 	if !end.read || !doc.Status.Terminal() {
-		doc = &run.Stage{Status: end.status, Cause: end.cause}
+		doc, err = c.remnant(ctx, ref, end)
 	}
-	return doc, true, nil
+	return doc, true, err
 }
 
 // errSilent is the cause of a question that was given up.
