@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
@@ -47,14 +49,15 @@ type NotifierConfig struct {
 
 // Notifier holds the activity that tells people what leaked.
 type Notifier struct {
-	cfg  NotifierConfig
-	http *http.Client
+	cfg     NotifierConfig
+	http    *http.Client
+	outages outages
 }
 
 // NewNotifier returns a Notifier.
 func NewNotifier(cfg NotifierConfig) *Notifier {
 	cfg.Logger = telemetry.OrNop(cfg.Logger)
-	return &Notifier{cfg: cfg, http: &http.Client{
+	return &Notifier{cfg: cfg, outages: outages{all: map[string]outage{}}, http: &http.Client{
 		Timeout: webhookWithin,
 		// What is sent may not follow to where nobody meant it to go.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -66,7 +69,9 @@ func NewNotifier(cfg NotifierConfig) *Notifier {
 func (n *Notifier) Notify(ctx context.Context, in NotifyInput) error {
 	unstick(ctx, n.cfg.Client, n.cfg.Namespace)
 	defer beating(ctx)()
-	n.log(&in.Notice)
+	if activity.GetInfo(ctx).Attempt == 1 {
+		n.log(&in.Notice)
+	}
 	if in.Notify == nil {
 		return nil
 	}
@@ -79,16 +84,16 @@ func (n *Notifier) Notify(ctx context.Context, in NotifyInput) error {
 		return fail(run.Cause{Trigger: run.TriggerInvalid, Message: fmt.Sprintf("notify: %v", err)})
 	}
 	if err != nil {
-		return fmt.Errorf("reading the secrets of notify: %w", err)
+		return n.told(ctx, &in, fmt.Errorf("reading the secrets of notify: %w", err))
 	}
 	text, err := json.Marshal(in.Notice)
 	if err != nil {
 		return fmt.Errorf("writing a notice: %w", err)
 	}
 	if in.Notify.Command != "" {
-		return n.command(ctx, &in, text, values)
+		return n.told(ctx, &in, n.command(ctx, &in, text, values))
 	}
-	return n.webhook(ctx, &in, text, values)
+	return n.told(ctx, &in, n.webhook(ctx, &in, text, values))
 }
 
 // log says what happened of each resource.
@@ -120,16 +125,24 @@ func (n *Notifier) webhook(ctx context.Context, in *NotifyInput, text []byte, va
 	}
 	resp, err := n.http.Do(req)
 	if err != nil {
-		return fmt.Errorf("notifying: %w", err)
+		return fmt.Errorf("notifying %s: %w", req.URL.Host, withoutAddress(err))
 	}
 	// Only the status counts, so neither can fail the notice; the rest is read so
 	// that the connection can be used again, if it is not much.
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
 	_ = resp.Body.Close()
 	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("notifying %s: it answered %s", in.Notify.Webhook, resp.Status)
+		return fmt.Errorf("notifying %s: it answered %s", req.URL.Host, resp.Status)
 	}
 	return nil
+}
+
+// withoutAddress is what happened, without the address, which may hold a token.
+func withoutAddress(err error) error {
+	if at, ok := errors.AsType[*url.Error](err); ok {
+		return at.Err
+	}
+	return err
 }
 
 // id names a notice: one that is sent again has the same.

@@ -2,15 +2,18 @@ package activities_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -101,6 +104,49 @@ func TestNotifyByWebhook(t *testing.T) {
 		defer s.Close()
 		require.ErrorContains(t, tell(&spec.Notify{Webhook: s.URL + "/moved", Secret: "TOKEN"}), "307")
 		require.ErrorContains(t, tell(&spec.Notify{Webhook: s.URL + "/broken"}), "500")
+	})
+
+	t.Run("LogsAnOutageOnceAndItsEndOnce", func(t *testing.T) {
+		t.Parallel()
+		tell, log, _ := notifying(t)
+		var down atomic.Bool
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if down.Load() {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		}))
+		defer s.Close()
+		hook := &spec.Notify{Webhook: s.URL + "/t0ken"}
+		require.NoError(t, tell(hook))
+		for range 2 { // outages
+			down.Store(true)
+			for range 3 {
+				require.ErrorContains(t, tell(hook), "503")
+			}
+			down.Store(false)
+			for range 2 {
+				require.NoError(t, tell(hook))
+			}
+		}
+		warnings, back := log.FilterLevelExact(zap.WarnLevel).All(), log.FilterMessage("could notify again").All()
+		require.Len(t, warnings, 2)
+		require.Len(t, back, 2)
+		require.EqualValues(t, 3, back[0].ContextMap()["failed_tries"])
+		require.NotContains(t, fmt.Sprint(warnings[0].ContextMap()), "t0ken")
+	})
+
+	t.Run("ShowsNoAddress", func(t *testing.T) {
+		t.Parallel()
+		tell, _, _ := notifying(t)
+		s := httptest.NewServer(http.NotFoundHandler())
+		s.Close()
+		err := tell(&spec.Notify{Webhook: s.URL + "/t0ken"})
+		require.ErrorContains(t, err, "notifying 127.0.0.1")
+		require.NotContains(t, err.Error(), "t0ken")
+		var app *temporal.ApplicationError
+		require.ErrorAs(t, err, &app)
+		require.Equal(t, temporal.ApplicationErrorCategoryBenign, app.Category(), "or the SDK writes a line for each try")
+		require.False(t, app.NonRetryable())
 	})
 
 	t.Run("SaysWhichSecretIsMissing", func(t *testing.T) {
