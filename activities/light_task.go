@@ -125,6 +125,7 @@ func (in *LightInput) task(held *dedup.Record, attempt int) (task.Task, error) {
 	if in.Origin != nil {
 		t.Origin = *in.Origin
 	}
+	t.Origin.Listed = append([]string{}, in.Secrets...) // of a step never nil
 	t.Origin.IdempotencyKey = dedup.RunIdempotencyKey(t.Origin.Run, in.Node)
 	if held != nil {
 		t.Origin.IdempotencyKey = dedup.IdempotencyKey(*held)

@@ -19,6 +19,7 @@ import (
 	"belay.run/dev/redisd"
 	"belay.run/dev/ui"
 	"belay.run/internal/config"
+	"belay.run/internal/secret"
 )
 
 // Options say what is booted and where it listens. The zero value is a stack in
@@ -136,6 +137,8 @@ func (s *Stack) serve(ctx context.Context, server devserver.Options, opts Option
 	settings.Store = cmp.Or(settings.Store, s.StoreURL())
 	// What people try here listens on their own machine.
 	settings.LightAllow = append(slices.Clone(settings.LightAllow), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"))
+	// And what people try here are their own secrets.
+	settings.LightSecrets = append(slices.Clone(settings.LightSecrets), secret.Grant{Tenant: secret.Any, Secret: secret.Any})
 	s.Settings = &settings
 	var err error
 	s.worker, err = startWorker(ctx, s.Temporal, &settings, opts.Log)

@@ -14,6 +14,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"belay.run/internal/secret"
 )
 
 // Config holds every setting. The table in settings.go says what each means.
@@ -46,6 +48,8 @@ type Config struct {
 	LightLimits string
 	LightRoutes string
 	LightAllow  []netip.Prefix
+	// LightSecrets are the secrets that light tasks may use which are no steps.
+	LightSecrets []secret.Grant
 	// LightFiles is the folder below which light tasks may touch files; empty: none.
 	LightFiles string
 	LogLevel   string

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"belay.run/internal/config"
+	"belay.run/internal/secret"
 )
 
 // environment makes a lookup of pairs of names and values.
@@ -112,6 +113,33 @@ secrets: [env, "dir:/run/secrets", exec:/usr/bin/secret get]
 		require.NoError(t, err)
 		require.Equal(t, []config.HTTPToken{{Tenant: "shop", Secret: "SHOP_TOKEN"}, {Tenant: "shop", Secret: "SHOP_NEXT"}, {Tenant: config.AnyTenant, Secret: "OPS"}}, c.HTTPTokens)
 		require.True(t, c.HTTPAPIOff)
+	})
+
+	t.Run("SecretsOfLightTasks", func(t *testing.T) {
+		t.Parallel()
+		c, err := config.Load(nil, environment("BELAY_LIGHT_SECRETS",
+			"shop=TOKEN, *=CA, ops=*, shop=HOOK@-, shop=API@API.example.com, shop=API@*.example.com:443, a=B@10.0.0.7:8080, a=B@[::1]:80, a=B@::1, a=B@[::1]"))
+		require.NoError(t, err)
+		require.Equal(t, []secret.Grant{
+			{Tenant: "shop", Secret: "TOKEN"},
+			{Tenant: "*", Secret: "CA"},
+			{Tenant: "ops", Secret: "*"},
+			{Tenant: "shop", Secret: "HOOK", Host: "-"},
+			{Tenant: "shop", Secret: "API", Host: "api.example.com"},
+			{Tenant: "shop", Secret: "API", Host: "*.example.com", Port: "443"},
+			{Tenant: "a", Secret: "B", Host: "10.0.0.7", Port: "8080"},
+			{Tenant: "a", Secret: "B", Host: "::1", Port: "80"},
+			{Tenant: "a", Secret: "B", Host: "::1"},
+			{Tenant: "a", Secret: "B", Host: "::1"},
+		}, c.LightSecrets)
+		for _, bad := range []string{
+			"TOKEN", "shop", "shop=", "=TOKEN", "a/b=TOKEN", "shop=to ken", "shop=T@", "shop=T@a:0", "shop=T@a:x", "shop=T@:80", "shop=T@a/b", "shop=T@*",
+			"shop=T@*.", "shop=T@a.*.b", "shop=T@https://a", "shop=T@-:80", "shop=T@a:65536", "shop=T@fe80::1%eth0", "shop=hunter2-is-secret@x y", "shop=T@a b",
+		} {
+			_, err := config.Load(nil, environment("BELAY_LIGHT_SECRETS", bad))
+			require.ErrorContains(t, err, "light_secrets", bad)
+			require.NotContains(t, err.Error(), "x y")
+		}
 	})
 
 	t.Run("ListsByCommas", func(t *testing.T) {

@@ -24,6 +24,11 @@ func lightSettings() []Setting {
 			set:  setLightAllow,
 		},
 		{
+			Name: "light_secrets", Env: "BELAY_LIGHT_SECRETS", List: true,
+			Help: "Secrets that light tasks of batches and requests may use, separated by commas, as TENANT=SECRET, * for all tenants or all secrets; TENANT=SECRET@HOST or @HOST:PORT sends it there only, @*.example.com below that name, @- nowhere. Empty: none. Steps may use those that they list.",
+			set:  setLightSecrets,
+		},
+		{
 			Name: "light_files", Env: "BELAY_LIGHT_FILES",
 			Help: "Folder of this machine below which light tasks may read and write files, / for all that the worker's user may. Empty: none.",
 			set:  text(func(c *Config) *string { return &c.LightFiles }),

@@ -138,9 +138,22 @@ func (n *Net) RoundTrip(r *http.Request) (*http.Response, error) {
 	return n.transport.Load().RoundTrip(r)
 }
 
+// Private is a header that goes to no other host than the first.
+type Private struct {
+	// Header is its name; empty: there is none.
+	Header string
+	// Goes says whether it may be sent where a redirect leads to: the first host
+	// may be redirected from, too, to another of its ports. Nil: it may.
+	Goes func(to *url.URL) bool
+}
+
+func (p Private) follows(first, next *url.URL) bool {
+	return next.Host == first.Host && (p.Goes == nil || p.Goes(next))
+}
+
 // Do sends a request and follows so many redirects; with none, the redirect is
-// the answer. Headers that are private go to no other host than the first.
-func (n *Net) Do(r *http.Request, redirects int, private ...string) (*http.Response, error) {
+// the answer.
+func (n *Net) Do(r *http.Request, redirects int, private Private) (*http.Response, error) {
 	client := http.Client{Transport: n, CheckRedirect: func(next *http.Request, via []*http.Request) error {
 		last := via[len(via)-1]
 		switch {
@@ -153,10 +166,8 @@ func (n *Net) Do(r *http.Request, redirects int, private ...string) (*http.Respo
 		}
 		// It would tell the next host the whole address of the last.
 		next.Header.Del("Referer")
-		if next.URL.Host != via[0].URL.Host {
-			for _, name := range private {
-				next.Header.Del(name)
-			}
+		if !private.follows(via[0].URL, next.URL) {
+			next.Header.Del(private.Header)
 		}
 		return nil
 	}}

@@ -72,7 +72,7 @@ func get(t *testing.T, n *outbound.Net, url string, redirects int, headers ...st
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	resp, err := n.Do(req, redirects, "X-Token")
+	resp, err := n.Do(req, redirects, outbound.Private{Header: "X-Token"})
 	if err != nil {
 		return 0, err
 	}
@@ -199,7 +199,7 @@ func TestConcurrencyBoundsConnections(t *testing.T) {
 				done <- err
 				return
 			}
-			resp, err := n.Do(req, 0)
+			resp, err := n.Do(req, 0, outbound.Private{})
 			if err == nil {
 				err = resp.Body.Close()
 			}

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -51,6 +52,30 @@ func (r *Registry) Prepare(t Task) (Job, error) {
 		return nil, fmt.Errorf("%s: %w", t.Type, err)
 	}
 	return job, nil
+}
+
+// Secrets are the names of the secrets that a task is given. Of a task that is not
+// right they may not be all.
+func (r *Registry) Secrets(t Task) []string {
+	typ, ok := r.types[t.Type]
+	if !ok || len(t.With) == 0 {
+		return nil
+	}
+	var names []string
+	var given map[string]json.RawMessage
+	for _, p := range typ.Params() {
+		if p.Kind != Secret {
+			continue
+		}
+		if given == nil && json.Unmarshal(t.With, &given) != nil {
+			return nil // Prepare says what is wrong
+		}
+		var name string
+		if json.Unmarshal(given[p.Name], &name) == nil && name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // alternatives says what a name may have been meant to be.

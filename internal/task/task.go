@@ -45,6 +45,10 @@ type Origin struct {
 	TraceParent string `json:"traceparent,omitempty"`
 	// IdempotencyKey is the same for each attempt at the task.
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
+	// Listed are the secrets that a step lists, which it may use as it says; nil
+	// where no step asks. It is never written down: whoever runs the step says it,
+	// and nobody can say it of a task of his own.
+	Listed []string `json:"-"`
 }
 
 // Status is how a task ended.

@@ -65,8 +65,9 @@ func (t times) complete() times {
 // Services are what the API hands requests on to. All are needed but Audit.
 type Services struct {
 	Executor Executor
-	// Types checks the tasks of batches.
-	Types   batch.Preparer
+	// Types checks the tasks of batches, and Secrets what they name of those.
+	Types   Types
+	Secrets Secrets
 	Store   store.Store
 	Batches Batches
 	// Audit keeps who a duplicate was.
@@ -77,6 +78,18 @@ type Services struct {
 type Executor interface {
 	Submit(ctx context.Context, t task.Task) (task.Result, error)
 	Status() executor.Status
+}
+
+// Types know what tasks are given; a [task.Registry] does.
+type Types interface {
+	batch.Preparer
+	// Secrets are the names of the secrets that a task is given.
+	Secrets(t task.Task) []string
+}
+
+// Secrets say which secrets the tasks of a tenant may use; a [secret.Vault] does.
+type Secrets interface {
+	Granted(tenant, name string) error
 }
 
 // Batches starts batches and tells how they stand; a [control.Client] is one.

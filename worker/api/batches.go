@@ -72,7 +72,7 @@ func (a *API) pack(r *http.Request, c *call, in *batch.Input) error {
 	ctx, end := a.cut(r)
 	defer end()
 	from, done := a.bodyOf(ctx, r, c, maxBatch, a.times.upload)
-	packed, err := batch.Pack(ctx, from, c.Store, in.Folder, in.ChunkSize, c.Types)
+	packed, err := batch.Pack(ctx, from, c.Store, in.Folder, in.ChunkSize, &linesOf{c, in.Tenant})
 	done(err)
 	if err == nil {
 		in.Total = packed.Total

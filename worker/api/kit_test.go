@@ -23,6 +23,7 @@ import (
 	"belay.run/internal/batch/control"
 	"belay.run/internal/executor"
 	"belay.run/internal/run"
+	"belay.run/internal/secret"
 	"belay.run/internal/store"
 	"belay.run/internal/task"
 	"belay.run/internal/task/types"
@@ -46,7 +47,10 @@ type testBundle struct {
 type options struct {
 	limits executor.Limits
 	config Config
-	shut   bool // nothing is behind it
+	// secrets are those of the worker, and grants who may use them.
+	secrets secrets
+	grants  []secret.Grant
+	shut    bool // nothing is behind it
 	// server is what the server lets a client take where the API says nothing.
 	server time.Duration
 }
@@ -63,7 +67,7 @@ func setup(t *testing.T, o options) *testBundle {
 	o.config.Logger = zaptest.NewLogger(t)
 	b.API = New(o.config)
 	if !o.shut {
-		b.Open(Services{Executor: b.executor, Types: b.gates, Store: b.store, Batches: b.batches, Audit: b.audit})
+		b.Open(Services{Executor: b.executor, Types: b.gates, Secrets: secret.NewVault(o.secrets, o.grants...), Store: b.store, Batches: b.batches, Audit: b.audit})
 	}
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)

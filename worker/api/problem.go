@@ -14,6 +14,7 @@ import (
 
 	"belay.run/internal/batch"
 	"belay.run/internal/executor"
+	"belay.run/internal/secret"
 	"belay.run/internal/task"
 )
 
@@ -84,8 +85,11 @@ func problemOf(err error) *Problem {
 		lines   *batch.InvalidError
 		tooMany *batch.TooLargeError
 		large   *http.MaxBytesError
+		secrets *secret.RefusedError
 	)
 	switch {
+	case errors.As(err, &secrets):
+		return problemf(http.StatusForbidden, "secret_refused", "%s", secrets)
 	case errors.As(err, &own):
 		return own
 	case errors.As(err, &full):

@@ -48,6 +48,9 @@ func (a *API) runTask(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err != nil {
 		return err
 	}
+	if err := c.allowed(&t); err != nil {
+		return err
+	}
 	// The answer takes as long as the task does.
 	_ = c.ctl.SetWriteDeadline(time.Time{})
 	ctx, cancel := context.WithTimeoutCause(r.Context(), a.times.task, errTooLong)

@@ -208,7 +208,7 @@ func TestTasksOfManyRunsMakeNoSeries(t *testing.T) {
 	e, err := executor.New(executor.Config{Registry: newGates(), Observer: m.Light()})
 	require.NoError(t, err)
 	m.WatchExecutor(e.Status)
-	a.Open(Services{Executor: e})
+	a.Open(Services{Executor: e, Types: newGates()})
 	series := func() int {
 		rec := httptest.NewRecorder()
 		m.Handler(zap.NewNop()).ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))

@@ -76,7 +76,7 @@ func (w *Worker) openServices() {
 	t := w.deps.temporal
 	s := api.Services{
 		Executor: w.deps.executor, Types: w.deps.types, Store: w.deps.store,
-		Batches: control.New(t.Client, t.Namespace, ""),
+		Batches: control.New(t.Client, t.Namespace, ""), Secrets: w.deps.vault,
 	}
 	if w.once.audit != nil {
 		s.Audit = w.once.audit

@@ -13,6 +13,7 @@ import (
 	"belay.run/internal/executor"
 	"belay.run/internal/outbound"
 	"belay.run/internal/router"
+	"belay.run/internal/secret"
 	"belay.run/internal/task/types"
 )
 
@@ -39,7 +40,8 @@ func (w *Worker) openLight() error {
 	}
 	net := outbound.New(outbound.Config{Guard: outbound.Guard{Allow: s.LightAllow}, Concurrency: limits.Concurrency})
 	w.onStop(func() error { net.Close(); return nil })
-	w.deps.types = types.Builtin(types.Tools{Net: net, Secrets: w.deps.secrets, Files: s.LightFiles})
+	w.deps.vault = secret.NewVault(w.deps.secrets, s.LightSecrets...)
+	w.deps.types = types.Builtin(types.Tools{Net: net, Secrets: w.deps.vault, Files: s.LightFiles})
 	open := func(limits executor.Limits, name string, observer executor.Observer) (*executor.Executor, error) {
 		cfg := executor.Config{Registry: w.deps.types, Limits: limits, Observer: observer, Logger: w.log.Named(name)}
 		if w.once.claims != nil {

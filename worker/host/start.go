@@ -44,6 +44,7 @@ type deps struct {
 	store     store.Store
 	logs      *logs.Logs
 	secrets   secret.Provider
+	vault     *secret.Vault // of the light tasks
 	claims    *activities.Claims
 	resources *activities.Resources
 	processes *proc.Host

@@ -53,9 +53,9 @@ func readAuth(a *task.Args) auth {
 	return au
 }
 
-// value is the header's value, and the secret in it.
-func (au auth) value(ctx context.Context, t Tools) (string, secret.Value, error) {
-	v, err := t.secretOf(ctx, au.param, au.secret)
+// value is the header's value for host:port, and the secret in it.
+func (au auth) value(ctx context.Context, t Tools, o task.Origin, to string) (string, secret.Value, error) {
+	v, err := t.secretOf(ctx, o, au.param, au.secret, to)
 	if err != nil {
 		return "", v, err
 	}

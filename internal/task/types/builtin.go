@@ -19,8 +19,8 @@ import (
 type Tools struct {
 	// Net is how the world is reached. Defaults to one as [outbound.New] makes it.
 	Net *outbound.Net
-	// Secrets are where secrets come from. Defaults to none.
-	Secrets secret.Provider
+	// Secrets are where secrets come from, and who may have them. Defaults to none.
+	Secrets *secret.Vault
 	// Files is the folder below which tasks may read and write files, "/" for all
 	// that the worker's user may. Defaults to none.
 	Files string
@@ -34,7 +34,7 @@ func Builtin(t Tools) *task.Registry {
 		t.Net = outbound.New(outbound.Config{})
 	}
 	if t.Secrets == nil {
-		t.Secrets = secret.Chain()
+		t.Secrets = secret.NewVault(secret.Chain())
 	}
 	if t.Now == nil {
 		t.Now = time.Now
@@ -50,10 +50,11 @@ func Builtin(t Tools) *task.Registry {
 	)
 }
 
-// secretOf reads the secret of a task. One that is empty would let everybody
-// pass for whoever holds it.
-func (t Tools) secretOf(ctx context.Context, param, name string) (secret.Value, error) {
-	v, err := t.Secrets.Get(ctx, name)
+// secretOf reads the secret of a task that may send it to host:port, or look at it
+// and send it [secret.Nowhere]. One that is empty would let everybody pass for
+// whoever holds it.
+func (t Tools) secretOf(ctx context.Context, o task.Origin, param, name, to string) (secret.Value, error) {
+	v, err := t.Secrets.Get(ctx, use(o, name, to))
 	switch {
 	case ctx.Err() != nil:
 		return secret.Value{}, fmt.Errorf("%s: reading the secret %s: %w", param, name, context.Cause(ctx))
@@ -63,4 +64,9 @@ func (t Tools) secretOf(ctx context.Context, param, name string) (secret.Value, 
 		return secret.Value{}, task.Failf(run.TriggerInvalid, "%s: the secret %s is empty", param, name)
 	}
 	return v, nil
+}
+
+// use is a task's wish to send a secret somewhere.
+func use(o task.Origin, name, to string) secret.Use {
+	return secret.Use{Tenant: o.Tenant, Listed: o.Listed, Name: name, To: to}
 }

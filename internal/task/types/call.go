@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"belay.run/internal/outbound"
 	"belay.run/internal/run"
 	"belay.run/internal/secret"
 	"belay.run/internal/task"
@@ -59,7 +60,12 @@ func (c call) do(ctx context.Context, t Tools, o task.Origin) (answer, error) {
 	}
 	a := answer{hidden: hidden}
 	began := t.Now()
-	resp, err := t.Net.Do(req, c.redirects, c.auth.header)
+	resp, err := t.Net.Do(req, c.redirects, outbound.Private{
+		Header: c.auth.header,
+		Goes: func(to *url.URL) bool {
+			return c.auth.secret == "" || t.Secrets.Check(use(o, c.auth.secret, httpAddress(to))) == nil
+		},
+	})
 	if err != nil {
 		return a, failure(ctx, c.String(), err, hidden...)
 	}
@@ -83,7 +89,10 @@ func (c call) request(ctx context.Context, t Tools, o task.Origin) (*http.Reques
 	addContext(h, c.method, o)
 	var hidden []secret.Value
 	if c.auth.secret != "" {
-		value, v, err := c.auth.value(ctx, t)
+		value, v, err := c.auth.value(ctx, t, o, httpAddress(c.url))
+		if err == nil {
+			err = c.checkHost(t, o, h.Get("Host"))
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -103,6 +112,19 @@ func (c call) request(ctx context.Context, t Tools, o task.Origin) (*http.Reques
 		req.Body = io.NopCloser(bytes.NewReader(c.body))
 	}
 	return req, hidden, nil
+}
+
+// checkHost holds the header Host to where the secret may go: behind one address
+// there may be the hosts of many, and the header decides which one hears it.
+func (c call) checkHost(t Tools, o task.Origin, host string) error {
+	if host == "" {
+		return nil
+	}
+	to := httpAddress(&url.URL{Scheme: c.url.Scheme, Host: host})
+	if err := t.Secrets.Check(use(o, c.auth.secret, to)); err != nil {
+		return task.Failf(run.TriggerInvalid, "%s: %s", c.auth.param, err)
+	}
+	return nil
 }
 
 // read takes the body in, or counts it.

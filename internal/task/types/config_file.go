@@ -59,7 +59,7 @@ func (t *fileTarget) write(_ context.Context, _ task.Origin, was state, content 
 	return nil
 }
 
-func (t *fileTarget) remember(_ context.Context, n note) error {
+func (t *fileTarget) remember(_ context.Context, _ task.Origin, n note) error {
 	f, err := t.tools.openFile("target", t.path)
 	if err != nil {
 		return err

@@ -81,4 +81,4 @@ func (t *httpTarget) write(ctx context.Context, o task.Origin, was state, conten
 	return c.expected(a, okay())
 }
 
-func (*httpTarget) remember(context.Context, note) error { return nil }
+func (*httpTarget) remember(context.Context, task.Origin, note) error { return nil }

@@ -60,7 +60,7 @@ func (r *redisTarget) String() string { return "redis " + r.addr }
 
 // do connects, and closes in the end: a target is talked to now and then, and
 // a pool for each would keep its connections open for nothing.
-func (r *redisTarget) do(ctx context.Context, work func(c *redis.Client) error) error {
+func (r *redisTarget) do(ctx context.Context, o task.Origin, work func(c *redis.Client) error) error {
 	options := &redis.Options{
 		Addr: r.addr, DB: r.db, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -68,7 +68,7 @@ func (r *redisTarget) do(ctx context.Context, work func(c *redis.Client) error) 
 	}
 	var hidden []secret.Value
 	if r.auth.secret != "" {
-		v, err := r.tools.secretOf(ctx, r.auth.param, r.auth.secret)
+		v, err := r.tools.secretOf(ctx, o, r.auth.param, r.auth.secret, r.addr)
 		if err != nil {
 			return err
 		}
@@ -104,9 +104,9 @@ func (r *redisTarget) dial(ctx context.Context) func(context.Context, string, st
 	}
 }
 
-func (r *redisTarget) read(ctx context.Context, _ task.Origin) (state, error) {
+func (r *redisTarget) read(ctx context.Context, o task.Origin) (state, error) {
 	var s state
-	err := r.do(ctx, func(c *redis.Client) error {
+	err := r.do(ctx, o, func(c *redis.Client) error {
 		var found *redis.IntCmd
 		var content, seen *redis.StringCmd
 		_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -125,14 +125,14 @@ func (r *redisTarget) read(ctx context.Context, _ task.Origin) (state, error) {
 	return s, err
 }
 
-func (r *redisTarget) write(ctx context.Context, _ task.Origin, _ state, content []byte) error {
-	return r.do(ctx, func(c *redis.Client) error { return c.Set(ctx, r.key, content, redis.KeepTTL).Err() })
+func (r *redisTarget) write(ctx context.Context, o task.Origin, _ state, content []byte) error {
+	return r.do(ctx, o, func(c *redis.Client) error { return c.Set(ctx, r.key, content, redis.KeepTTL).Err() })
 }
 
-func (r *redisTarget) remember(ctx context.Context, n note) error {
+func (r *redisTarget) remember(ctx context.Context, o task.Origin, n note) error {
 	text, err := json.Marshal(n)
 	if err != nil {
 		return err
 	}
-	return r.do(ctx, func(c *redis.Client) error { return c.Set(ctx, r.key+seenSuffix, text, 0).Err() })
+	return r.do(ctx, o, func(c *redis.Client) error { return c.Set(ctx, r.key+seenSuffix, text, 0).Err() })
 }

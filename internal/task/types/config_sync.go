@@ -132,7 +132,7 @@ type destination interface {
 	// write puts content in the place of what was read, whole or not at all.
 	write(ctx context.Context, o task.Origin, was state, content []byte) error
 	// remember keeps the note, where the target has a place for it.
-	remember(ctx context.Context, n note) error
+	remember(ctx context.Context, o task.Origin, n note) error
 }
 
 // source is where a configuration comes from.
@@ -191,7 +191,7 @@ func (j *syncJob) Run(ctx context.Context, o task.Origin) (task.Output, error) {
 	if got.etag == "" || got.etag == was.note.ETag && etag != "" {
 		return out, nil
 	}
-	err = j.to.remember(ctx, note{Source: j.from.id(), ETag: got.etag, SHA256: hashOf(got.content)})
+	err = j.to.remember(ctx, o, note{Source: j.from.id(), ETag: got.etag, SHA256: hashOf(got.content)})
 	return out, j.blame(err, j.toHost)
 }
 

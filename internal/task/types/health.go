@@ -156,10 +156,10 @@ func (p *probe) Target() string { return address(p.url, p.kind.port) }
 // String says what the probe does; the URL's query and user do not matter.
 func (p *probe) String() string { return p.kind.name + " " + p.Target() }
 
-func (p *probe) Run(ctx context.Context, _ task.Origin) (task.Output, error) {
+func (p *probe) Run(ctx context.Context, o task.Origin) (task.Output, error) {
 	if p.auth.secret != "" {
 		var err error
-		if p.token, err = p.tools.secretOf(ctx, p.auth.param, p.auth.secret); err != nil {
+		if p.token, err = p.tools.secretOf(ctx, o, p.auth.param, p.auth.secret, p.Target()); err != nil {
 			return nil, err
 		}
 	}

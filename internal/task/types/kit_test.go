@@ -42,6 +42,10 @@ type testBundle struct {
 	types.Tools
 	registry *task.Registry
 	config   outbound.Config
+	// Secrets are those that there are, grants who may use them: all that no test
+	// is about.
+	Secrets secret.Provider
+	grants  []secret.Grant
 }
 
 const password = "correct-horse-battery"
@@ -49,7 +53,8 @@ const password = "correct-horse-battery"
 func setup(t testing.TB, adapt ...func(*testBundle)) *testBundle {
 	t.Helper()
 	b := &testBundle{
-		Tools:  types.Tools{Secrets: secrets{"TOKEN": password}, Now: time.Now},
+		Tools:   types.Tools{Now: time.Now},
+		Secrets: secrets{"TOKEN": password}, grants: []secret.Grant{{Tenant: secret.Any, Secret: secret.Any}},
 		config: outbound.Config{Guard: outbound.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}},
 	}
 	for _, change := range adapt {
@@ -58,6 +63,7 @@ func setup(t testing.TB, adapt ...func(*testBundle)) *testBundle {
 	b.config.Now = b.Now
 	b.Net = outbound.New(b.config)
 	t.Cleanup(b.Net.Close)
+	b.Tools.Secrets = secret.NewVault(b.Secrets, b.grants...)
 	b.registry = types.Builtin(b.Tools)
 	return b
 }

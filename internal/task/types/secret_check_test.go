@@ -140,8 +140,8 @@ func TestCertificateInFile(t *testing.T) {
 	b.succeeds(t, secretCheck, w)
 
 	b2, root, _, _ := certBundle(t)
-	b2.Secrets = secrets{"PEM": pemOf(root.sign(t, "leaf", noon().Add(-day), noon().Add(3*day)))}
-	b3 := setup(t, func(b *testBundle) { b.Tools, b.config = b2.Tools, b2.config })
+	known := secrets{"PEM": pemOf(root.sign(t, "leaf", noon().Add(-day), noon().Add(3*day)))}
+	b3 := setup(t, func(b *testBundle) { b.Tools, b.config, b.Secrets = b2.Tools, b2.config, known })
 	require.Equal(t, int((3 * day).Seconds()), b3.succeeds(t, secretCheck, with{"kind": "x509", "secret": "PEM"})["valid_for_s"])
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"belay.run/internal/run"
+	"belay.run/internal/secret"
 	"belay.run/internal/task"
 )
 
@@ -25,8 +26,8 @@ type jwtCheck struct {
 
 func (*jwtCheck) Target() string { return "" }
 
-func (j *jwtCheck) Run(ctx context.Context, _ task.Origin) (task.Output, error) {
-	v, err := j.tools.secretOf(ctx, "secret", j.secret)
+func (j *jwtCheck) Run(ctx context.Context, o task.Origin) (task.Output, error) {
+	v, err := j.tools.secretOf(ctx, o, "secret", j.secret, secret.Nowhere)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +42,7 @@ func (j *jwtCheck) Run(ctx context.Context, _ task.Origin) (task.Output, error) 
 		if parsed.Method == jwt.SigningMethodNone {
 			return nil, j.wrong("it is not signed")
 		}
-	} else if err := j.verify(ctx, token, &claims, options); err != nil {
+	} else if err := j.verify(ctx, o, token, &claims, options); err != nil {
 		return nil, err
 	}
 	return j.claims(claims)
@@ -49,8 +50,8 @@ func (j *jwtCheck) Run(ctx context.Context, _ task.Origin) (task.Output, error) 
 
 // verify checks the signature. The key decides which kinds of it there may be,
 // never the token: or a public key could be used as one of HMAC.
-func (j *jwtCheck) verify(ctx context.Context, token string, claims *jwt.RegisteredClaims, options []jwt.ParserOption) error {
-	v, err := j.tools.secretOf(ctx, "key", j.key)
+func (j *jwtCheck) verify(ctx context.Context, o task.Origin, token string, claims *jwt.RegisteredClaims, options []jwt.ParserOption) error {
+	v, err := j.tools.secretOf(ctx, o, "key", j.key, secret.Nowhere)
 	if err != nil {
 		return err
 	}

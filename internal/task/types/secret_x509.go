@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"belay.run/internal/run"
+	"belay.run/internal/secret"
 	"belay.run/internal/task"
 )
 
@@ -24,7 +25,7 @@ type certCheck struct {
 
 func (j *certCheck) Target() string { return j.address }
 
-func (j *certCheck) Run(ctx context.Context, _ task.Origin) (task.Output, error) {
+func (j *certCheck) Run(ctx context.Context, o task.Origin) (task.Output, error) {
 	config := j.tools.Net.TLS(j.server)
 	if j.ca != "" {
 		authorities, err := j.pemFile("ca_file", j.ca)
@@ -39,7 +40,7 @@ func (j *certCheck) Run(ctx context.Context, _ task.Origin) (task.Output, error)
 	if j.address != "" {
 		return j.ofHost(ctx, config)
 	}
-	return j.ofPEM(ctx, config)
+	return j.ofPEM(ctx, o, config)
 }
 
 func (j *certCheck) ofHost(ctx context.Context, config *tls.Config) (task.Output, error) {
@@ -59,7 +60,7 @@ func (j *certCheck) ofHost(ctx context.Context, config *tls.Config) (task.Output
 	return j.chains(what, secure.ConnectionState().VerifiedChains)
 }
 
-func (j *certCheck) ofPEM(ctx context.Context, config *tls.Config) (task.Output, error) {
+func (j *certCheck) ofPEM(ctx context.Context, o task.Origin, config *tls.Config) (task.Output, error) {
 	var certs []*x509.Certificate
 	var err error
 	what := "the certificate in " + j.file
@@ -67,7 +68,7 @@ func (j *certCheck) ofPEM(ctx context.Context, config *tls.Config) (task.Output,
 		certs, err = j.pemFile("file", j.file)
 	} else {
 		what = "the certificate in the secret " + j.secret
-		v, secretErr := j.tools.secretOf(ctx, "secret", j.secret)
+		v, secretErr := j.tools.secretOf(ctx, o, "secret", j.secret, secret.Nowhere)
 		if secretErr != nil {
 			return nil, secretErr
 		}

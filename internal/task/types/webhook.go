@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"belay.run/internal/run"
+	"belay.run/internal/secret"
 	"belay.run/internal/task"
 )
 
@@ -127,8 +128,8 @@ type verification struct {
 
 func (*verification) Target() string { return "" }
 
-func (v *verification) Run(ctx context.Context, _ task.Origin) (task.Output, error) {
-	value, err := v.tools.secretOf(ctx, "secret", v.secret)
+func (v *verification) Run(ctx context.Context, o task.Origin) (task.Output, error) {
+	value, err := v.tools.secretOf(ctx, o, "secret", v.secret, secret.Nowhere)
 	if err != nil {
 		return nil, err
 	}
