@@ -61,7 +61,7 @@ func (o Options) withDefaults() Options {
 
 const (
 	startTimeout = 30 * time.Second
-	stopTimeout  = 15 * time.Second
+	stopTimeout  = time.Minute
 )
 
 // Server is a running Temporal server.
@@ -204,7 +204,7 @@ func (s *Server) Namespace() string { return s.namespace }
 func (s *Server) Fatal() <-chan error { return s.fatal }
 
 // Stop closes the client and stops the server. What is in a data directory is
-// on the disk when it returns. It gives up waiting after 15 seconds.
+// on the disk when it returns. It gives up waiting after a minute.
 func (s *Server) Stop() error {
 	if s.client != nil {
 		s.client.Close()
@@ -215,6 +215,6 @@ func (s *Server) Stop() error {
 	case err := <-done:
 		return err
 	case <-time.After(stopTimeout):
-		return errors.New("stopping Temporal: not done within 15 seconds")
+		return fmt.Errorf("stopping Temporal: not done within %s", stopTimeout)
 	}
 }
