@@ -29,14 +29,17 @@ type ReaperConfig struct {
 	// Ledger is nil without Redis: then only Temporal's histories tell what may
 	// be left.
 	Ledger *resource.Ledger
-	Logger *zap.Logger
+	// Overdue counts a run that is found overdue; nil does not.
+	Overdue func()
+	Logger  *zap.Logger
 }
 
 // Reaper holds the activities that find what closed runs left behind. They act on
 // nothing that is open, save that they ask stages of a closed run to end.
 type Reaper struct {
-	cfg   ReaperConfig
-	alive *liveness.Asker
+	cfg    ReaperConfig
+	alive  *liveness.Asker
+	clocks clocks
 }
 
 // NewReaper returns a Reaper.

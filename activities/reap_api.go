@@ -16,6 +16,8 @@ const (
 	ReapWorkflow    = "Reap"
 	// JanitorSchedule is the id of the schedule that starts the janitor.
 	JanitorSchedule = "belay-janitor"
+	// PipelineClock names the timer of a run's own timeout.
+	PipelineClock = "timeout of the pipeline"
 )
 
 // JanitorInput starts one pass of the janitor.
@@ -40,6 +42,8 @@ type JanitorResult struct {
 	Left int `json:"left,omitempty"`
 	// UnderWay are runs whose release goes on after the pass.
 	UnderWay []string `json:"under_way"`
+	// Overdue are runs that should have ended long ago: the pass told people.
+	Overdue []string `json:"overdue,omitempty"`
 	// More says that there were more runs than one pass takes.
 	More bool `json:"more,omitempty"`
 	// Notes are what kept the pass from seeing everything.
@@ -92,9 +96,12 @@ type FindInput struct {
 
 // Found are closed runs that may have left something.
 type Found struct {
-	Runs  []Owner  `json:"runs"`
-	More  bool     `json:"more,omitempty"`
-	Notes []string `json:"notes,omitempty"`
+	Runs []Owner `json:"runs"`
+	// Overdue are open runs that should have ended long ago, of which nobody has
+	// been told yet.
+	Overdue []Overdue `json:"overdue,omitempty"`
+	More    bool      `json:"more,omitempty"`
+	Notes   []string  `json:"notes,omitempty"`
 }
 
 // Closed is how a run or a stage has ended.
@@ -125,7 +132,7 @@ type BoundStage struct {
 }
 
 // Notice is what somebody is told: that resources of a run leaked, that they are
-// released after all, or that a batch has ended.
+// released after all, that a run is overdue, or that a batch has ended.
 type Notice struct {
 	// Event is one of those below.
 	Event     string           `json:"event"`
@@ -137,6 +144,8 @@ type Notice struct {
 	RunKey    string           `json:"run_key"`
 	At        time.Time        `json:"at"`
 	Resources []NoticeResource `json:"resources"`
+	// Deadline is when a run that is overdue should have ended.
+	Deadline *time.Time `json:"deadline,omitempty"`
 	// Batch is set where a batch has ended.
 	Batch *batch.Document `json:"batch,omitempty"`
 }
@@ -145,6 +154,8 @@ type Notice struct {
 const (
 	EventLeaked   = "leaked"
 	EventReleased = "released"
+	// EventOverdue tells of a run that goes on long after its budgets.
+	EventOverdue = "overdue"
 	// EventBatchEnded tells of a batch, however it ended.
 	EventBatchEnded = "batch_ended"
 )

@@ -47,7 +47,7 @@ type candidate struct {
 
 // FindClosed finds closed runs that left something, or may have: those of which
 // the ledger has something that is not released, and those that closed without
-// saying how they ended.
+// saying how they ended. Beside them it finds open runs that are overdue.
 func (r *Reaper) FindClosed(ctx context.Context, in FindInput) (*Found, error) {
 	unstick(ctx, r.cfg.Client, r.cfg.Namespace)
 	defer beating(ctx)()
@@ -62,6 +62,9 @@ func (r *Reaper) FindClosed(ctx context.Context, in FindInput) (*Found, error) {
 	}
 	if err := r.sift(ctx, in, held, cut, found); err != nil {
 		return nil, err
+	}
+	if found.Overdue, err = r.overdue(ctx, in.Eager); err != nil { // what closed runs left does not wait for that
+		found.Notes = append(found.Notes, fmt.Sprintf("which runs are overdue is not known: %v", err))
 	}
 	return found, nil
 }

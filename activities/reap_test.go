@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -34,6 +35,9 @@ type executions struct {
 	mu      sync.Mutex
 	all     []execution
 	cancels []string
+	// histories are those of runs, by id; read are the ids whose was asked for.
+	histories map[string][]*historypb.HistoryEvent
+	read      []string
 }
 
 type execution struct {
@@ -138,6 +142,8 @@ type reaping struct {
 	reaper *activities.Reaper
 	ledger *resource.Ledger
 	known  *executions
+	// overdue counts the runs that were found so.
+	overdue int
 }
 
 func reap(t *testing.T, without bool, all ...execution) *reaping {
@@ -148,12 +154,20 @@ func reap(t *testing.T, without bool, all ...execution) *reaping {
 		t.Cleanup(func() { require.NoError(t, rdb.Close()) })
 		r.ledger = resource.NewLedger(rdb)
 	}
-	r.reaper = activities.NewReaper(activities.ReaperConfig{Client: connection{known: r.known}, Namespace: "default", Ledger: r.ledger})
+	r.share(r.ledger)
+	return r
+}
+
+// share makes the reaper anew, with a ledger that others may have too.
+func (r *reaping) share(ledger *resource.Ledger) {
+	r.ledger = ledger
+	r.reaper = activities.NewReaper(activities.ReaperConfig{
+		Client: connection{known: r.known}, Namespace: "default", Ledger: ledger, Overdue: func() { r.overdue++ },
+	})
 	var suite testsuite.WorkflowTestSuite
 	r.env = suite.NewTestActivityEnvironment()
 	r.env.SetTestTimeout(time.Minute)
 	r.env.RegisterActivity(r.reaper)
-	return r
 }
 
 // holds notes something that a run holds, in a state, after so many tries.

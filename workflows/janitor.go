@@ -30,7 +30,11 @@ func Janitor(ctx workflow.Context, in activities.JanitorInput) (*activities.Jani
 	for _, owner := range found.Runs {
 		p.reap(ctx, owner, in.Eager)
 	}
-	if _, err := workflow.AwaitWithTimeout(ctx, cmp.Or(in.Patience, janitorPatience), func() bool { return len(p.open) == 0 }); err != nil {
+	for i := range found.Overdue {
+		p.tellOverdue(ctx, &found.Overdue[i])
+	}
+	over := func() bool { return len(p.open) == 0 && p.telling == 0 }
+	if _, err := workflow.AwaitWithTimeout(ctx, cmp.Or(in.Patience, janitorPatience), over); err != nil {
 		return nil, err
 	}
 	slices.Sort(p.open)
@@ -43,6 +47,8 @@ func Janitor(ctx workflow.Context, in activities.JanitorInput) (*activities.Jani
 type pass struct {
 	res  activities.JanitorResult
 	open []string // the ids of runs whose release is under way
+	// telling is how many notices are under way.
+	telling int
 	// shown is how many resources the result names so far.
 	shown int
 }
@@ -69,6 +75,27 @@ func (p *pass) reap(ctx workflow.Context, owner activities.Owner, eager bool) {
 			p.res.Notes = append(p.res.Notes, fmt.Sprintf("%s: %v", owner.WorkflowID, err))
 		case !res.Open && len(res.Released)+len(res.Leaked)+len(res.Notes) > 0:
 			p.note(res)
+		}
+	})
+}
+
+// tellOverdue tells people of a run that should have ended long ago. The log knows
+// of it already.
+func (p *pass) tellOverdue(ctx workflow.Context, o *activities.Overdue) {
+	p.res.Overdue = append(p.res.Overdue, o.Owner.WorkflowID)
+	if o.Notify == nil {
+		return
+	}
+	notice := activities.Notice{
+		Event: activities.EventOverdue, Tenant: o.Tenant, Project: o.Project, Pipeline: o.Pipeline,
+		Run: o.Owner.WorkflowID, RunID: o.Owner.RunID, RunKey: o.Owner.RunKey,
+		At: workflow.Now(ctx), Deadline: &o.Deadline, Resources: []activities.NoticeResource{},
+	}
+	p.telling++
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		defer func() { p.telling-- }()
+		if note := notify(ctx, o.Notify, notice, "a run that is overdue"); note != "" {
+			p.res.Notes = append(p.res.Notes, note)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"belay.run/activities"
 	"belay.run/internal/resource"
+	"belay.run/internal/spec"
 )
 
 func TestJanitor(t *testing.T) {
@@ -59,6 +60,20 @@ func TestJanitor(t *testing.T) {
 		require.Len(t, res.Runs, 2)
 		require.LessOrEqual(t, len(res.Runs[0].Leaked[0].Error), 515)
 		require.True(t, utf8.ValidString(res.Runs[0].Leaked[0].Error))
+	})
+
+	t.Run("TellsOfRunsThatAreOverdue", func(t *testing.T) {
+		t.Parallel()
+		env, r := reaper(t)
+		who := &spec.Notify{Webhook: "http://x"}
+		r.found.Overdue = []activities.Overdue{
+			{Owner: reapInput("a").Owner, Notify: who, Deadline: time.Unix(9, 0).UTC(), Tenant: "t", Project: "p", Pipeline: "n"},
+			{Owner: reapInput("b").Owner},
+		}
+		res := pass(t, env)
+		require.Equal(t, []string{"id-a", "id-b"}, res.Overdue)
+		require.Equal(t, []string{"find 50", "tell http://x: overdue  of id-a"}, r.all(), "nobody is to be told of the other, and nothing is touched")
+		require.Empty(t, res.Notes)
 	})
 
 	t.Run("DoesNotWaitForWhatTakesLong", func(t *testing.T) {

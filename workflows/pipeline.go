@@ -149,7 +149,7 @@ func (p *pipeline) startClock(ctx workflow.Context) {
 	if p.plan.Timeout == 0 {
 		return
 	}
-	timer := workflow.NewTimerWithOptions(ctx, p.plan.Timeout, workflow.TimerOptions{Summary: "timeout of the pipeline"})
+	timer := workflow.NewTimerWithOptions(ctx, p.plan.Timeout, workflow.TimerOptions{Summary: activities.PipelineClock})
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		if timer.Get(ctx, nil) == nil {
 			p.stop(ctx, run.TimedOut, &run.Cause{

@@ -40,6 +40,7 @@ func TestCountsWhatHappens(t *testing.T) {
 	m.Audited(&audit.Entry{RootCause: audit.Redelivery}, true)
 	m.Swept(dedup.Failed)
 	m.SetLeaked(3)
+	m.Overdue()
 	m.Released("lock")
 	m.Released("no such kind")
 	text := scrape(t, m)
@@ -57,6 +58,7 @@ func TestCountsWhatHappens(t *testing.T) {
 		`belay_audit_entries_dropped_total 1`,
 		`belay_dedup_swept_total{state="failed"} 1`,
 		`belay_leaked_resources 3`,
+		`belay_overdue_runs_total 1`,
 		`belay_released_total{kind="lock"} 1`,
 		`belay_released_total{kind="process"} 0`,
 	} {

@@ -10,6 +10,7 @@ import (
 type resources struct {
 	leaked   prometheus.Gauge
 	released map[string]prometheus.Counter
+	overdue  prometheus.Counter
 }
 
 func (m *Metrics) newResources() resources {
@@ -18,8 +19,11 @@ func (m *Metrics) newResources() resources {
 			Name: "belay_leaked_resources", Help: "Resources that could not be released, of all runs: every worker tells the same number.",
 		}),
 		released: make(map[string]prometheus.Counter),
+		overdue: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "belay_overdue_runs_total", Help: "Runs that this worker found going on long after their timeout and all that may follow it.",
+		}),
 	}
-	m.registry.MustRegister(r.leaked)
+	m.registry.MustRegister(r.leaked, r.overdue)
 	total := m.counters("belay_released_total", "Resources that were released by this worker, by kind.", "kind")
 	for _, kind := range []string{
 		resource.KindProcess, resource.KindContainer, resource.KindTempDir, resource.KindWorkspace, resource.KindPort,
@@ -32,6 +36,9 @@ func (m *Metrics) newResources() resources {
 
 // SetLeaked says how many resources are leaked.
 func (m *Metrics) SetLeaked(n int) { m.resources.leaked.Set(float64(n)) }
+
+// Overdue counts a run that was found to go on long after it should have ended.
+func (m *Metrics) Overdue() { m.resources.overdue.Inc() }
 
 // Released counts a resource that this worker released.
 func (m *Metrics) Released(kind string) {

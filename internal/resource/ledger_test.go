@@ -187,3 +187,16 @@ func TestLedgerCountsWhatIsLeaked(t *testing.T) {
 		require.Equal(t, 1, count(), "it is leaked, whoever did not see it")
 	})
 }
+
+func TestLedgerRemembersWhatIsOverdue(t *testing.T) {
+	eachRedis(t, func(t *testing.T, rdb redis.UniversalClient) { //nolint:thelper // the test itself
+		l := resource.NewLedger(rdb)
+		for _, key := range []string{"a", "b"} {
+			for _, want := range []bool{true, false, false} {
+				first, err := l.MarkOverdue(t.Context(), key)
+				require.NoError(t, err)
+				require.Equal(t, want, first, key)
+			}
+		}
+	})
+}

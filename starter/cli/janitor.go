@@ -89,6 +89,9 @@ func writePass(w io.Writer, res *activities.JanitorResult) error {
 	for _, id := range res.UnderWay {
 		fmt.Fprintf(&b, "%s: under way, it goes on\n", tree.Clean(id))
 	}
+	for _, id := range res.Overdue {
+		fmt.Fprintf(&b, "%s: overdue, it should have ended long ago\n", tree.Clean(id))
+	}
 	for _, note := range res.Notes {
 		fmt.Fprintf(&b, "%s\n", tree.Clean(note))
 	}

@@ -79,7 +79,7 @@ func (w *Worker) newActivities() *registered {
 	environ := w.cfg.Settings.StepEnviron(os.Environ())
 	return &registered{
 		reaper: activities.NewReaper(activities.ReaperConfig{
-			Client: t.Client, Namespace: t.Namespace, Ledger: w.deps.ledger, Logger: w.log.Named("reap"),
+			Client: t.Client, Namespace: t.Namespace, Ledger: w.deps.ledger, Logger: w.log.Named("reap"), Overdue: w.metrics.Overdue,
 		}),
 		notifier:  w.newNotifier(environ),
 		batches:   w.newBatches(),
