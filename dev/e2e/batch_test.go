@@ -151,6 +151,7 @@ func TestBatchWhoseWorkerIsKilled(t *testing.T) {
 	require.LessOrEqual(t, d.Retried, 16*batch.ChunkDefault, "at most the window is")
 	require.Equal(t, map[task.Status]int{task.Succeeded: n}, statuses(t, out, napID))
 	recordedOnce(t, env, d)
+	replayBatch(t, env, "41_batch_worker_lost", d, 1)
 }
 
 func TestBatchThatIsCancelled(t *testing.T) {
@@ -171,6 +172,7 @@ func TestBatchThatIsCancelled(t *testing.T) {
 	require.LessOrEqual(t, d.Failed, 100, "what ran was told to stop")
 	followed := f.end(t, 4)
 	require.Equal(t, d.Counts, followed.Counts)
+	replayBatch(t, env, "40_batch_cancelled", d, 1)
 
 	want := map[task.Status]int{}
 	for status, count := range map[task.Status]int{
@@ -233,4 +235,23 @@ func TestBatchWithTasksThatFail(t *testing.T) {
 	require.Zero(t, r.Code, r.Stderr)
 	require.Equal(t, 1_000, strings.Count(r.Stdout, "\n"))
 	require.Equal(t, 10, strings.Count(r.Stdout, `"status":"failed"`))
+}
+
+// TestBatchHistories replays a batch that ends in peace. With -update it is so
+// large that it continues as a new run of its workflow.
+func TestBatchHistories(t *testing.T) {
+	t.Parallel()
+	n, name := 100, "42_batch"
+	if *update {
+		n, name = 5_001, "42_batch_continued"
+	}
+	env := shared.Get(t)
+	d := batchDoc(t, env.CLI(t, "batch", "run", naps(t, n, 0), "-o", "json", "--chunk", "1"))
+	require.Equal(t, n, d.Succeeded)
+	replayBatch(t, env, name, d)
+	started := replayed(t, env, d.ID, d.RunID).GetEvents()[0].GetWorkflowExecutionStartedEventAttributes()
+	require.Equal(t, *update, started.GetContinuedExecutionRunId() != "")
+	if *update {
+		one(t, env, name+"_first", d.ID, started.GetContinuedExecutionRunId())
+	}
 }

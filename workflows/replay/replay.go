@@ -11,10 +11,11 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"belay.run/activities"
+	"belay.run/internal/batch"
 	"belay.run/workflows"
 )
 
-// Check replays the history of a pipeline, a stage or a group. It fails where the
+// Check replays the history of a pipeline, a stage, a group or a batch. It fails where the
 // workflows would now do something else than they did: a worker with this code
 // could not go on with that run.
 func Check(history *historypb.History) error {
@@ -30,6 +31,8 @@ func Check(history *historypb.History) error {
 	replayer.RegisterWorkflowWithOptions(workflows.Group, workflow.RegisterOptions{Name: activities.GroupWorkflow})
 	replayer.RegisterWorkflowWithOptions(workflows.Reap, workflow.RegisterOptions{Name: activities.ReapWorkflow})
 	replayer.RegisterWorkflowWithOptions(workflows.Janitor, workflow.RegisterOptions{Name: activities.JanitorWorkflow})
+	replayer.RegisterWorkflowWithOptions(workflows.Batch, workflow.RegisterOptions{Name: batch.Workflow})
+	replayer.RegisterWorkflowWithOptions(workflows.BatchPart, workflow.RegisterOptions{Name: batch.PartWorkflow})
 	started := history.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes()
 	err = replayer.ReplayWorkflowHistoryWithOptions(nil, history, worker.ReplayWorkflowHistoryOptions{
 		// The ids of stages are made of those of the run.

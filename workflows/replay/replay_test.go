@@ -16,7 +16,7 @@ import (
 // that would break runs under way fails here. Those of the scenarios are recorded by
 // `go test ./dev/e2e -run TestScenarios -update`, those from 30 on, of runs that end
 // early, by the tests of dev/e2e that call replay: `go test ./dev/e2e -run
-// 'EndsTheWholeTree|ReapsATerminated|TerminatedAlone|TakesItsProcesses|IsReplaced|HostThatReturns' -update`.
+// 'EndsTheWholeTree|ReapsATerminated|TerminatedAlone|TakesItsProcesses|IsReplaced|HostThatReturns|TestBatch' -update`.
 // Recordings of earlier releases stay.
 func TestRecordedHistories(t *testing.T) {
 	t.Parallel()
