@@ -48,7 +48,7 @@ func TestOpenAPI(t *testing.T) {
 	asking(t, c, workerThatWaits(t))
 	require.Equal(t, []string{
 		// Faults in the worker, which are not there to be seen.
-		"executorStatus 500", "readBatch 500", "runTask 500", "startBatch 500",
+		"cancelBatch 500", "executorStatus 500", "readBatch 500", "readResults 500", "runTask 500", "startBatch 500",
 	}, c.unseen())
 }
 
@@ -84,12 +84,28 @@ func serving(t *testing.T, c *contract, base string) {
 	start.status = 200
 	c.ask(t, base, start)
 	path := batchesPath + "/" + url.PathEscape(d.ID)
+	slow := exchange{
+		method: "POST", path: batchesPath, body: `{"type":"noop","with":{"sleep":"10m"},"timeout":"10m"}`, kind: linesKind,
+		headers: []string{"Idempotency-Key", once + "-slow"}, status: 202,
+	}
+	var running batch.Document
+	require.NoError(t, json.Unmarshal([]byte(c.ask(t, base, slow)), &running))
+	slowPath := batchesPath + "/" + url.PathEscape(running.ID)
+	c.ask(t, base, exchange{method: "GET", path: slowPath + "/results", status: 409})
+	c.ask(t, base, exchange{method: "POST", path: slowPath + "/cancel?reason=enough", status: 202})
+	require.Eventually(t, func() bool {
+		text := c.ask(t, base, exchange{method: "GET", path: slowPath, status: 200})
+		return json.Unmarshal([]byte(text), &running) == nil && running.Status.Terminal()
+	}, e2e.Patience, 100*time.Millisecond)
+	require.Equal(t, run.Cancelled, running.Status)
+	c.ask(t, base, exchange{method: "POST", path: slowPath + "/cancel", status: 200})
 	require.Eventually(t, func() bool {
 		text := c.ask(t, base, exchange{method: "GET", path: path, status: 200})
 		return json.Unmarshal([]byte(text), &d) == nil && d.Status.Terminal()
 	}, e2e.Patience, 100*time.Millisecond)
 	require.Equal(t, run.Failed, d.Status)
 	require.Equal(t, batch.Counts{Succeeded: 300, Failed: 1}, d.Counts)
+	require.Equal(t, 301, strings.Count(c.ask(t, base, exchange{method: "GET", path: path + "/results", status: 200}), "\n"))
 }
 
 // refusing is what a worker does that is asked wrongly.
@@ -104,18 +120,27 @@ func refusing(t *testing.T, c *contract, base string) {
 		{method: "POST", path: batchesPath + "?chunk=0", body: `{"type":"noop"}`, kind: linesKind, status: 400, wrong: true},
 		{method: "POST", path: batchesPath, body: `{"type":"noop"}`, status: 415, wrong: true},
 		{method: "GET", path: batchesPath + "/none", status: 404},
+		{method: "GET", path: batchesPath + "/none/results", status: 404},
+		{method: "POST", path: batchesPath + "/none/cancel", status: 404},
+		{method: "POST", path: batchesPath + "/none/cancel?why=x", status: 400},
+		// This worker grants no secrets, unlike that of the stack.
+		{method: "POST", path: tasksPath, body: `{"type":"http","with":{"url":"http://a.example","secret":"TOKEN"}}`, status: 403},
+		{method: "POST", path: batchesPath, body: `{"type":"http","with":{"url":"http://a.example","secret":"TOKEN"}}`, kind: linesKind, status: 400},
 	} {
 		c.ask(t, base, x)
 	}
-	for _, path := range []string{tasksPath, batchesPath, batchesPath + "/x", statusPath, docPath} {
+	for _, path := range []string{
+		tasksPath, batchesPath, batchesPath + "/x", batchesPath + "/x/results", batchesPath + "/x/cancel", statusPath, docPath,
+	} {
 		c.ask(t, base, exchange{method: "DELETE", path: path, status: 405})
 	}
 	elsewhere := []string{"Host", "evil.example"}
 	c.ask(t, base, exchange{method: "POST", path: tasksPath, body: `{"type":"noop"}`, headers: elsewhere, status: 403})
 	c.ask(t, base, exchange{method: "POST", path: batchesPath, body: `{"type":"noop"}`, kind: linesKind, headers: elsewhere, status: 403})
-	for _, path := range []string{batchesPath + "/x", statusPath, docPath} {
+	for _, path := range []string{batchesPath + "/x", batchesPath + "/x/results", statusPath, docPath} {
 		c.ask(t, base, exchange{method: "GET", path: path, headers: elsewhere, status: 403})
 	}
+	c.ask(t, base, exchange{method: "POST", path: batchesPath + "/x/cancel", headers: elsewhere, status: 403})
 
 	// Bodies that stand still, one whose length is too much, and too many tasks a chunk.
 	head := func(path, kind, length string) string {
@@ -194,18 +219,30 @@ func workerThatWaits(t *testing.T) string {
 func asking(t *testing.T, c *contract, base string) {
 	t.Helper()
 	bearer := []string{"Authorization", "Bearer " + apiToken}
-	for _, x := range []exchange{
+	all := []exchange{
 		{method: "POST", path: tasksPath, body: `{"type":"noop"}`, status: 503},
 		{method: "POST", path: batchesPath, body: `{"type":"noop"}`, kind: linesKind, status: 503},
 		{method: "GET", path: batchesPath + "/x", status: 503},
+		{method: "GET", path: batchesPath + "/x/results", status: 503},
+		{method: "POST", path: batchesPath + "/x/cancel", status: 503},
 		{method: "GET", path: statusPath, status: 503},
 		{method: "GET", path: docPath, status: 200},
 		{method: "GET", path: "/metrics", status: 200},
-	} {
+	}
+	for _, x := range all {
 		granted := x
 		granted.headers = bearer
 		c.ask(t, base, granted)
 		x.status = 401
+		c.ask(t, base, x)
+	}
+	// Whoever guesses is not even told any more that he is wrong.
+	guess := []string{"Authorization", "Bearer is-it-this-one-perhaps"}
+	for range 10 {
+		c.ask(t, base, exchange{method: "GET", path: statusPath, headers: guess, status: 401})
+	}
+	for _, x := range all {
+		x.headers, x.status = guess, 429
 		c.ask(t, base, x)
 	}
 	c.ask(t, base, exchange{method: "GET", path: "/metrics", headers: []string{"Host", "evil.example"}, status: 403})

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,8 +36,9 @@ type Config struct {
 	// Logger defaults to one that says nothing.
 	Logger *zap.Logger
 
-	// times are for tests; zero ones are the usual.
+	// times and now are for tests; zero ones are the usual.
 	times times
+	now   func() time.Time
 }
 
 // times bound what clients may take.
@@ -92,10 +95,12 @@ type Secrets interface {
 	Granted(tenant, name string) error
 }
 
-// Batches starts batches and tells how they stand; a [control.Client] is one.
+// Batches starts batches, tells how they stand and asks them to cancel; a
+// [control.Client] is one.
 type Batches interface {
 	Start(ctx context.Context, in batch.Input, name string) (control.Started, error)
 	Read(ctx context.Context, id string) (*batch.Document, error)
+	Cancel(ctx context.Context, id, by, reason string) error
 }
 
 // Audit keeps entries; an [audit.Log] is one.
@@ -113,6 +118,8 @@ type API struct {
 	services atomic.Pointer[Services]
 	work     flights
 	uploads  chan struct{}
+	results  chan struct{}
+	attempts attempts
 	closed   sync.Once
 	// ctx ends when what is under way is to be cut short.
 	ctx  context.Context //nolint:containedctx // it is that of the API, not of a request
@@ -123,11 +130,18 @@ type API struct {
 // a few chunks, and some bytes a task to tell ids apart.
 const uploadsAtOnce = 4
 
+// resultsAtOnce is how many may be sent their results at once: each of these holds
+// a chunk.
+const resultsAtOnce = 8
+
 var errClosing = errors.New("the worker stops")
 
 // New returns an API that answers that it is starting until Open is called.
 func New(cfg Config) *API {
-	a := &API{cfg: cfg, log: telemetry.OrNop(cfg.Logger), times: cfg.times.complete(), uploads: make(chan struct{}, uploadsAtOnce)}
+	a := &API{cfg: cfg, log: telemetry.OrNop(cfg.Logger), times: cfg.times.complete(), uploads: make(chan struct{}, uploadsAtOnce), results: make(chan struct{}, resultsAtOnce)}
+	if a.attempts.now = cfg.now; cfg.now == nil {
+		a.attempts.now = time.Now
+	}
 	a.ctx, a.stop = context.WithCancelCause(context.Background())
 	a.handler = a.routes()
 	return a
@@ -188,22 +202,23 @@ type call struct {
 func (a *API) routes() http.Handler {
 	mux := http.NewServeMux()
 	a.methods = map[string]string{}
-	route := func(method, path string, h handler) {
-		a.methods[path] = method
+	// Methods are no part of the patterns: GET of all batches and whatever else of
+	// what is below one would be at odds.
+	handle := func(method, path string, h http.Handler) {
 		if method == http.MethodGet {
-			a.methods[path] = "GET, HEAD"
+			method = "GET, HEAD"
 		}
-		mux.Handle(method+" "+path, a.serving(h))
+		a.methods[path] = method
+		mux.Handle(path, a.only(method, h))
 	}
+	route := func(method, path string, h handler) { handle(method, path, a.serving(h)) }
 	route(http.MethodPost, "/api/v1/tasks", a.working(a.runTask))
 	route(http.MethodPost, "/api/v1/batches", a.working(a.startBatch))
 	route(http.MethodGet, "/api/v1/batches/{id...}", a.readBatch)
+	route(http.MethodGet, "/api/v1/batches/{id}/results", a.working(a.readResults))
+	route(http.MethodPost, "/api/v1/batches/{id}/cancel", a.cancelBatch)
 	route(http.MethodGet, "/api/v1/executor/status", a.status)
-	mux.Handle("GET /api/v1/openapi.yaml", a.guarded(http.HandlerFunc(openAPI)))
-	a.methods["/api/v1/openapi.yaml"] = "GET, HEAD"
-	for path, method := range a.methods {
-		mux.Handle(path, a.guarded(a.wrongMethod(method)))
-	}
+	handle(http.MethodGet, "/api/v1/openapi.yaml", a.guarded(http.HandlerFunc(openAPI)))
 	mux.Handle("/", a.guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.answer(w, problemf(http.StatusNotFound, "not_found", "there is no %s", r.URL.Path))
 	})))
@@ -253,9 +268,18 @@ func openAPI(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(docs.OpenAPI())
 }
 
-func (a *API) wrongMethod(allowed string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// only has h serve requests of the methods that are allowed.
+func (a *API) only(allowed string, h http.Handler) http.Handler {
+	methods := strings.Split(allowed, ", ")
+	wrong := a.guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allowed)
 		a.answer(w, problemf(http.StatusMethodNotAllowed, "method_not_allowed", "%s takes %s, not %s", r.URL.Path, allowed, r.Method))
+	}))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if slices.Contains(methods, r.Method) {
+			h.ServeHTTP(w, r)
+			return
+		}
+		wrong.ServeHTTP(w, r)
 	})
 }

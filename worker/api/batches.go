@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,35 +156,6 @@ func batchOf(r *http.Request, who caller) (in batch.Input, name string, err erro
 		name = uuid.NewString()
 	}
 	return in, name, err
-}
-
-// readBatch tells how a batch stands, or how it ended.
-func (a *API) readBatch(w http.ResponseWriter, r *http.Request, c *call) error {
-	id := r.PathValue("id")
-	unknown := problemf(http.StatusNotFound, "not_found", "there is no batch %.300q", id)
-	if id == "" {
-		return unknown
-	}
-	if !strings.Contains(id, "/") {
-		id = run.BatchID(cmp.Or(c.who.tenant, run.DefaultTenant), run.DefaultProject, id)
-	}
-	// What others have is not even there.
-	if c.who.tenant != "" && !strings.HasPrefix(id, c.who.tenant+"/") {
-		return unknown
-	}
-	d, err := c.Batches.Read(r.Context(), id)
-	if _, none := errors.AsType[*control.UnknownError](err); none {
-		return unknown
-	}
-	if err != nil {
-		return a.unavailable(r, "Temporal", err)
-	}
-	if err := control.Recount(r.Context(), c.Store, d); err != nil {
-		d.Notes = append(d.Notes, "its account cannot be read from the store for now")
-		a.log.Warn("could not count what a batch came to", zap.String("batch", d.ID), zap.Error(err))
-	}
-	a.answerJSON(w, http.StatusOK, d)
-	return nil
 }
 
 // query reads the parameters of a request, and notes the first that is wrong.

@@ -69,7 +69,9 @@ func (a *API) guarded(h http.Handler) http.Handler {
 		}
 		who, p := a.identify(r)
 		if p != nil {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="belay"`)
+			if p.Status == http.StatusUnauthorized {
+				w.Header().Set("WWW-Authenticate", `Bearer realm="belay"`)
+			}
 			a.answer(w, p)
 			return
 		}
@@ -95,10 +97,14 @@ func (a *API) identify(r *http.Request) (caller, *Problem) {
 		return caller{sender: "http@" + host}, nil
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
+	token = strings.TrimSpace(token)
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return caller{}, problemf(http.StatusUnauthorized, "unauthorized", "a token is needed: Authorization: Bearer TOKEN")
 	}
-	t, ok := a.cfg.Tokens.find(strings.TrimSpace(token))
+	t, ok, wait := a.attempts.find(a.cfg.Tokens, r.RemoteAddr, token)
+	if wait > 0 {
+		return caller{}, problemf(http.StatusTooManyRequests, "too_many_attempts", "too many tokens from this address were wrong").again(wait)
+	}
 	if !ok {
 		return caller{}, problemf(http.StatusUnauthorized, "unauthorized", "the token is none of those that this worker knows")
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
@@ -42,7 +44,10 @@ func tokens(t *testing.T) *Tokens {
 
 func TestATokenIsNeeded(t *testing.T) {
 	t.Parallel()
-	b := setup(t, options{config: Config{Tokens: tokens(t)}})
+	// Each is asked long after the last, or there would be too many.
+	var asked atomic.Int64
+	later := func() time.Time { return time.Unix(0, 0).Add(time.Duration(asked.Add(1)) * time.Hour) }
+	b := setup(t, options{config: Config{Tokens: tokens(t), now: later}})
 	for _, header := range []string{
 		"", "Bearer", "Bearer ", "Basic " + shopToken, "Bearer " + shopToken[:len(shopToken)-1], "Bearer " + shopToken + "x",
 		"Bearer " + strings.ToUpper(shopToken), shopToken, "Bearer SHOP", "Bearer *",
@@ -169,6 +174,7 @@ func TestOtherPathsAndMethods(t *testing.T) {
 	for path, want := range map[string]string{
 		"/api/v1/tasks": "POST", "/api/v1/batches": "POST", batchPath + "x": "GET, HEAD",
 		"/api/v1/executor/status": "GET, HEAD", "/api/v1/openapi.yaml": "GET, HEAD",
+		batchPath + "x/results": "GET, HEAD", batchPath + "x/cancel": "POST", batchPath + "a/b/batch/x/cancel": "GET, HEAD",
 	} {
 		a := b.ask(t, http.MethodDelete, path, http.NoBody)
 		problem(t, a, http.StatusMethodNotAllowed, "method_not_allowed")

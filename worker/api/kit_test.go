@@ -135,6 +135,11 @@ type fakeBatches struct {
 	startErr error
 	lost     bool
 	readErr  error
+	// cancels are who asked which batch to cancel, and why. With ended, it has ended
+	// by the time of cancelErr.
+	cancels   [][3]string
+	cancelErr error
+	ended     *batch.Document
 }
 
 func (f *fakeBatches) Start(_ context.Context, in batch.Input, name string) (control.Started, error) {
@@ -163,6 +168,25 @@ func (f *fakeBatches) Read(_ context.Context, id string) (*batch.Document, error
 		return nil, &control.UnknownError{ID: id}
 	}
 	return &d, nil
+}
+
+func (f *fakeBatches) Cancel(_ context.Context, id, by, reason string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cancels = append(f.cancels, [3]string{id, by, reason})
+	if f.cancelErr != nil && f.ended != nil {
+		f.batches[id] = *f.ended
+	}
+	return f.cancelErr
+}
+
+// ends has a batch end.
+func (f *fakeBatches) ends(id string, status run.Status) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d := f.batches[id]
+	d.Status = status
+	f.batches[id] = d
 }
 
 func (f *fakeBatches) started() []batch.Input {
