@@ -92,8 +92,13 @@ func (s *Steps) service(ctx context.Context, engine *container.Host, in spec.Ser
 			env[v.Name()] = v.Reveal()
 		}
 	}
+	var limits container.Limits
+	if l := in.Limits; l != nil {
+		limits = container.Limits{CPUs: l.CPUs, Memory: l.Memory, PIDs: int64(l.PIDs)}
+	}
 	return container.Service{
-		Name: in.Name, Image: container.Image{Name: in.Image.Name, Pull: in.Image.Pull}, Login: login,
+		Limits: limits,
+		Name:   in.Name, Image: container.Image{Name: in.Image.Name, Pull: in.Image.Pull}, Login: login,
 		Command: in.Command, Env: env.list(), Ports: in.Ports, Health: container.Health(in.Health),
 	}, nil
 }

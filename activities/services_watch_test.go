@@ -22,6 +22,7 @@ func endsWhenCalled(name, code string) spec.Service {
 	return spec.Service{
 		Name: name, Image: spec.Image{Name: engine.Image, Pull: spec.PullNever}, Secrets: []string{"TOKEN"},
 		Command: []string{"/bin/sh", "-c", `nc -l -p 5432; echo "no disk for $TOKEN"; exit ` + code},
+		Limits:  &spec.ServiceLimits{Memory: 64 << 20, PIDs: 50, CPUs: 0.5},
 		Health:  spec.Health{Command: "netstat -ltn | grep -q :5432", Interval: 100 * time.Millisecond, Timeout: patience},
 	}
 }
@@ -52,6 +53,13 @@ func TestServicesThatEnd(t *testing.T) {
 		}
 	}
 	require.True(t, addresses[0].Checked)
+	for _, name := range h.containers(t.Context(), t, e) {
+		got, err := e.ContainerInspect(t.Context(), name, client.ContainerInspectOptions{})
+		require.NoError(t, err)
+		require.EqualValues(t, 64<<20, got.Container.HostConfig.Memory)
+		require.EqualValues(t, 500_000_000, got.Container.HostConfig.NanoCPUs)
+		require.EqualValues(t, 50, *got.Container.HostConfig.PidsLimit)
+	}
 
 	res, err := h.run(t, h.input("true", with(true, true, addresses...)))
 	require.NoError(t, err)

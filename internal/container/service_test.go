@@ -101,6 +101,38 @@ func TestServices(t *testing.T) {
 		require.ErrorAs(t, err, &notReady)
 	})
 
+	t.Run("KeepTheirLimits", func(t *testing.T) {
+		t.Parallel()
+		k := setup(t)
+		_, err := k.StartServices(t.Context(), k.owner("build"), []container.Service{
+			service("db", "nc -l -p 5432; exec tail /dev/zero", listens, func(s *container.Service) {
+				s.Limits = container.Limits{CPUs: 0.5, Memory: 32 << 20, PIDs: 50}
+			}),
+		})
+		require.NoError(t, err)
+		_, ended, err := k.ServiceEnd(t.Context(), k.runKey, "build", "db")
+		require.NoError(t, err)
+		require.False(t, ended)
+		list, err := k.engine.ContainerList(t.Context(), client.ContainerListOptions{Filters: make(client.Filters).Add("label", "belay.run/run="+k.runKey)})
+		require.NoError(t, err)
+		require.Len(t, list.Items, 1)
+		got, err := k.engine.ContainerInspect(t.Context(), list.Items[0].ID, client.ContainerInspectOptions{})
+		require.NoError(t, err)
+		require.EqualValues(t, 32<<20, got.Container.HostConfig.Memory)
+		require.EqualValues(t, 500_000_000, got.Container.HostConfig.NanoCPUs)
+		require.EqualValues(t, 50, *got.Container.HostConfig.PidsLimit)
+
+		_, code, _ := k.run(t, k.job(t, "build/s", "nc db 5432 </dev/null", func(j *container.Job) { j.Network = k.Network(k.runKey, "build") }))
+		require.Zero(t, code)
+		var end container.ServiceEnd
+		await(t, "it has ended", func() bool {
+			end, ended, err = k.ServiceEnd(t.Context(), k.runKey, "build", "db")
+			return err == nil && ended
+		})
+		require.Equal(t, "the service db ended with exit code 137, killed as it went over its limit of memory", end.String())
+		require.False(t, end.Well())
+	})
+
 	t.Run("StartAlsoWhereTheEngineHasNoInit", func(t *testing.T) {
 		t.Parallel()
 		k := setup(t)

@@ -49,6 +49,7 @@ func TestDocsNameEveryKey(t *testing.T) {
 		retryObject().some(), onFailureObject().some(), limitsObject().some(), commandObject().some(),
 		pipelineDedupObject().some(), stepDedupObject().some(), concurrencyObject().some(), notifyObject().some(), someOfResources(),
 		containerObject().some(), loginObject().some(), mountObject().some(), serviceObject().some(), healthObject().some(),
+		serviceLimitsObject().some(),
 	} {
 		for name := range strings.SplitSeq(keys, ", ") {
 			require.Contains(t, table, "`"+name+"`")

@@ -18,6 +18,15 @@ type Service struct {
 	Secrets []string          `json:"secrets,omitempty"`
 	Ports   []int             `json:"ports,omitempty"`
 	Health  Health            `json:"health"`
+	// Limits are nil where the file sets none.
+	Limits *ServiceLimits `json:"limits,omitempty"`
+}
+
+// ServiceLimits bound what a service may use; 0 is no bound.
+type ServiceLimits struct {
+	Memory int64   `json:"memory,omitempty"`
+	PIDs   int     `json:"pids,omitempty"`
+	CPUs   float64 `json:"cpus,omitempty"`
 }
 
 // Health says when a service is ready. With no command the check of its image
@@ -44,6 +53,13 @@ type rawService struct {
 	secrets val[[]val[string]]
 	ports   val[[]val[int]]
 	health  val[rawHealth]
+	limits  val[rawServiceLimits]
+}
+
+type rawServiceLimits struct {
+	memory val[int64]
+	pids   val[int]
+	cpus   val[float64]
 }
 
 type rawHealth struct {
@@ -72,7 +88,7 @@ func serviceObject() *object[rawService] {
 	return &object[rawService]{
 		name:  "a service",
 		def:   "service",
-		later: []string{"limits", "resources", "network", "mounts"},
+		later: []string{"resources", "network", "mounts"},
 		fields: []field[rawService]{
 			must(key("name", named(serviceNames()), func(s *rawService) *val[string] { return &s.name })),
 			must(key("image", nameOr(image, func(i *rawImage) *val[string] { return &i.name }), func(s *rawService) *val[rawImage] { return &s.image })),
@@ -81,8 +97,33 @@ func serviceObject() *object[rawService] {
 			key("secrets", listOf(named(envNames("a secret")), "secrets"), func(s *rawService) *val[[]val[string]] { return &s.secrets }),
 			key("ports", someOf(integer(maxPort), "ports"), func(s *rawService) *val[[]val[int]] { return &s.ports }),
 			key("health", healthObject().kind(), func(s *rawService) *val[rawHealth] { return &s.health }),
+			key("limits", serviceLimitsObject().kind(), func(s *rawService) *val[rawServiceLimits] { return &s.limits }),
 		},
 	}
+}
+
+func serviceLimitsObject() *object[rawServiceLimits] {
+	return &object[rawServiceLimits]{
+		name: "the limits of a service",
+		def:  "serviceLimits",
+		never: map[string]string{
+			"cpu": "cpus is how many processors it may use, such as 1.5", "cpu_time": "a service runs as long as its stage; cpus bounds how fast it computes",
+		},
+		fields: []field[rawServiceLimits]{
+			key("memory", size(minMemory), func(l *rawServiceLimits) *val[int64] { return &l.memory }),
+			key("pids", integer(maxPIDs), func(l *rawServiceLimits) *val[int] { return &l.pids }),
+			key("cpus", factor(0.01, maxCPUs), func(l *rawServiceLimits) *val[float64] { return &l.cpus }),
+		},
+	}
+}
+
+// limits are those of a service, nil where it sets none.
+func (raw rawServiceLimits) limits() *ServiceLimits {
+	l := ServiceLimits{Memory: raw.memory.v, PIDs: raw.pids.v, CPUs: raw.cpus.v}
+	if l == (ServiceLimits{}) {
+		return nil
+	}
+	return &l
 }
 
 func healthObject() *object[rawHealth] {
@@ -118,7 +159,7 @@ func (c *checker) services(list val[[]val[rawService]], stage time.Duration, nam
 		c.fits(h.timeout, "the timeout of the health check", stage, "the timeout of the stage", true)
 		out = append(out, Service{
 			Name: s.name.v, Image: c.image(s.image.v, names), Command: values(s.command.v), Env: envOf(s.env.v),
-			Secrets: values(s.secrets.v), Ports: values(s.ports.v),
+			Secrets: values(s.secrets.v), Ports: values(s.ports.v), Limits: s.limits.v.limits(),
 			Health: Health{Command: h.command.v, Interval: h.interval.or(defaultProbe), Timeout: h.timeout.or(min(defaultReady, stage))},
 		})
 	}
