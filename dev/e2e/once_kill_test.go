@@ -80,7 +80,7 @@ func TestOnceWhileWorkersAreKilled(t *testing.T) {
 		require.Len(t, told[key], 1, "the callers of key %s were told different things: %v", key, told[key])
 		require.LessOrEqual(t, begun[key], 1, "key %s ran more than once", key)
 	}
-	require.Len(t, audited(t, env, name), len(results)-len(keys), "every duplicate is audited, once")
+	requireAudited(t, env, name, len(results)-len(keys), results)
 }
 
 // A run that is started again right after it was terminated waits until what was

@@ -138,6 +138,23 @@ func audited(t *testing.T, env *e2e.Env, pipeline string) []audit.Entry {
 	return entries
 }
 
+// requireAudited holds that each of so many duplicates is in the audit once, or that
+// its command has warned that the audit does not know of it: Redis may stand still
+// for longer than a command waits for it.
+func requireAudited(t *testing.T, env *e2e.Env, pipeline string, duplicates int, commands []e2e.Result) {
+	t.Helper()
+	warned := 0
+	for _, c := range commands {
+		if strings.Contains(c.Stderr, "the audit does not know of this duplicate") {
+			t.Log(c.Stderr)
+			warned++
+		}
+	}
+	entries := len(audited(t, env, pipeline))
+	require.LessOrEqual(t, entries, duplicates, "a duplicate is audited once")
+	require.GreaterOrEqual(t, entries+warned, duplicates, "%d duplicates are audited, and %d commands have warned", entries, warned)
+}
+
 // waitDead waits until nothing of a run is open any more.
 func waitDead(t *testing.T, env *e2e.Env, r *e2e.Run) {
 	t.Helper()

@@ -32,6 +32,7 @@ func TestOnceInFiveWaves(t *testing.T) {
 
 	// wave starts them all and returns the exit codes and the runs that they
 	// were told, by key.
+	var commands []e2e.Result
 	wave := func(file string, more ...string) (codes map[int]int, told map[string]map[string]int, docs []run.Document) {
 		results := make([]e2e.Result, starters*len(keys))
 		for k, key := range keys {
@@ -39,6 +40,7 @@ func TestOnceInFiveWaves(t *testing.T) {
 				results[i*len(keys)+k] = env.CLI(t, append([]string{"run", file, "-o", "json", "-i", "k=" + key}, more...)...)
 			})
 		}
+		commands = append(commands, results...)
 		codes, told = map[int]int{}, map[string]map[string]int{}
 		for i, r := range results {
 			var doc run.Document
@@ -83,7 +85,7 @@ func TestOnceInFiveWaves(t *testing.T) {
 	for _, d := range docs {
 		require.Equal(t, run.Succeeded, d.Status)
 	}
-	require.Len(t, audited(t, env, name), len(docs)-len(keys), "every duplicate is audited, once")
+	requireAudited(t, env, name, len(docs)-len(keys), commands)
 	got := env.CLI(t, "status", docs[0].ID, "-o", "json")
 	var status run.Document
 	require.NoError(t, json.Unmarshal([]byte(got.Stdout), &status), got.Stderr)
@@ -93,7 +95,7 @@ func TestOnceInFiveWaves(t *testing.T) {
 	require.Equal(t, all(1), perKey(ran), "again inside the window")
 	require.Equal(t, map[int]int{0: len(docs)}, codes)
 	agreed(told)
-	require.Len(t, audited(t, env, name), 2*len(docs)-len(keys))
+	requireAudited(t, env, name, 2*len(docs)-len(keys), commands)
 
 	name, ran = pipelineName(), newCounter(t)
 	file = write(t, once(name, "window: 20s", ran.add(`"$K"`)))

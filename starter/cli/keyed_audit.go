@@ -14,7 +14,7 @@ import (
 const (
 	// auditPatience bounds the writing, in the end, of entries that could not be
 	// written when their duplicate was met: nobody else makes up for them.
-	auditPatience = 5 * time.Second
+	auditPatience = 10 * time.Second
 	auditAgain    = 200 * time.Millisecond
 )
 
