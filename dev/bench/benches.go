@@ -17,6 +17,9 @@ type bench struct {
 	// tails: what counts is how long the slowest take. Rounds are taken three
 	// times as often, and each subject gives a median and a p99.
 	tails bool
+	// whole measures in the place of all this what is no sequence of subjects, and
+	// notes it in the report.
+	whole func(ctx context.Context, r *Report, progress io.Writer) error
 }
 
 func benches() []bench {
@@ -27,6 +30,7 @@ func benches() []bench {
 		{name: "dedup", open: openDedup},
 		{name: "cancel", open: openCancel, tails: true},
 		{name: "batch", open: openBatch},
+		{name: "light", whole: measureLight},
 	}
 }
 
@@ -38,11 +42,14 @@ func names() string {
 	return strings.Join(append(list, all), "|")
 }
 
-// run measures all subjects.
-func (b bench) run(ctx context.Context, rounds int, progress io.Writer) (figures []Figure, err error) {
+// run measures all subjects, and notes them in the report.
+func (b bench) run(ctx context.Context, r *Report, progress io.Writer) (err error) {
+	if b.whole != nil {
+		return b.whole(ctx, r, progress)
+	}
 	subjects, done, err := b.open(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() {
 		if closeErr := done(); err == nil {
@@ -50,13 +57,13 @@ func (b bench) run(ctx context.Context, rounds int, progress io.Writer) (figures
 		}
 	}()
 	for _, s := range subjects {
-		f, err := b.measure(ctx, s, rounds, progress)
+		f, err := b.measure(ctx, s, r.Rounds, progress)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		figures = append(figures, f...)
+		r.Figures = append(r.Figures, f...)
 	}
-	return figures, nil
+	return nil
 }
 
 func (b bench) measure(ctx context.Context, s subject, rounds int, progress io.Writer) ([]Figure, error) {

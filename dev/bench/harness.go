@@ -29,6 +29,8 @@ type Figure struct {
 	// Ratio is the median of the ratios of each round: what disturbs the
 	// machine for a while disturbs both sides of a round.
 	Ratio float64 `json:"ratio"`
+	// Goal is what it is held to, nil where it is only looked at.
+	Goal *Goal `json:"goal,omitempty"`
 }
 
 // measure takes both sides of s in turns: one round to warm up, which does not

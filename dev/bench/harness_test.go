@@ -76,7 +76,7 @@ func TestReport(t *testing.T) {
 func TestUnknownName(t *testing.T) {
 	t.Parallel()
 	err := measureAll(t.Context(), "speed", 1, "text", io.Discard, io.Discard)
-	require.EqualError(t, err, `"speed" is no benchmark: want one of start|pipeline|validate|dedup|cancel|batch|all`)
+	require.EqualError(t, err, `"speed" is no benchmark: want one of start|pipeline|validate|dedup|cancel|batch|light|all`)
 	err = measureAll(t.Context(), "all", 1, "xml", io.Discard, io.Discard)
 	require.EqualError(t, err, `"xml" is not an output format: text or json`)
 }

@@ -65,11 +65,9 @@ func measureAll(ctx context.Context, name string, rounds int, output string, out
 			continue
 		}
 		found = true
-		figures, err := b.run(ctx, rounds, progress)
-		if err != nil {
+		if err := b.run(ctx, r, progress); err != nil {
 			return errors.Join(fmt.Errorf("bench %s: %w", b.name, err), context.Cause(ctx))
 		}
-		r.Figures = append(r.Figures, figures...)
 	}
 	if !found {
 		return fmt.Errorf("%q is no benchmark: want one of %s", name, names())

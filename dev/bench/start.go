@@ -35,6 +35,7 @@ func children() map[string]func() int {
 	return map[string]func() int{
 		childChaos:  chaosWorker,
 		childTarget: serveTarget,
+		childLoad:   serveLoad,
 		childDev: func() int {
 			return devcmd.Main(context.Background(),
 				[]string{"--port=0", "--ui-port=0", "--redis-port=0", "--http-port=0"}, os.Stdout, os.Stderr)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -62,7 +63,7 @@ func answer(w http.ResponseWriter, r *http.Request, after time.Duration) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	// Who has gone hears nothing.
-	_, _ = fmt.Fprintf(w, "{\"status\": %d}\n", status)
+	_, _ = io.WriteString(w, `{"status": `+strconv.Itoa(status)+"}\n")
 }
 
 // asked is what a request asks for, or what is wrong with that.
