@@ -16,19 +16,27 @@ import (
 // at once.
 type Args struct {
 	params []Param
-	given  map[string]any
-	errs   []error
+	// given is by the places of the parameters: they are few, and a map of them
+	// costs each task of a million more than to look through them.
+	given []given
+	errs  []error
+}
+
+// given is the value of a parameter, where there is one.
+type given struct {
+	value any
+	there bool
 }
 
 // ReadArgs reads what a task is given. What is wrong with it is in Err.
 func ReadArgs(params []Param, with json.RawMessage) *Args {
-	a := &Args{params: params, given: make(map[string]any, len(params))}
+	a := &Args{params: params, given: make([]given, len(params))}
 	if err := a.read(with); err != nil {
 		a.errs = append(a.errs, err)
 		return a
 	}
-	for _, p := range params {
-		if _, ok := a.given[p.Name]; p.Required && !ok {
+	for i, p := range params {
+		if p.Required && !a.given[i].there {
 			a.Wrong(p.Name, "it is required: %s", p.Doc)
 		}
 	}
@@ -39,6 +47,12 @@ func ReadArgs(params []Param, with json.RawMessage) *Args {
 // of a name that is there twice.
 func (a *Args) read(with json.RawMessage) error {
 	if len(bytes.TrimSpace(with)) == 0 {
+		return nil
+	}
+	if texts, ok := plainTexts(with); ok {
+		for _, t := range texts {
+			a.set(t.name, t.value)
+		}
 		return nil
 	}
 	dec := json.NewDecoder(bytes.NewReader(with))
@@ -72,30 +86,31 @@ func (a *Args) read(with json.RawMessage) error {
 }
 
 func (a *Args) set(name string, value any) {
-	p, ok := a.param(name)
-	if !ok {
+	i := a.place(name)
+	if i < 0 {
 		a.errs = append(a.errs, fmt.Errorf("%.64s: not a parameter%s", name, alternatives(name, names(a.params))))
 		return
 	}
-	if _, twice := a.given[name]; twice {
+	if a.given[i].there {
 		a.Wrong(name, "it is given twice")
 		return
 	}
-	read, wrong := readKind(p, value)
+	read, wrong := readKind(a.params[i], value)
 	if wrong != "" {
 		a.Wrong(name, "%s", wrong)
 	}
 	// Also where it is wrong, so that it does not count as missing as well.
-	a.given[name] = read
+	a.given[i] = given{read, true}
 }
 
-func (a *Args) param(name string) (Param, bool) {
-	for _, p := range a.params {
-		if p.Name == name {
-			return p, true
+// place is that of a parameter, -1 where there is none of that name.
+func (a *Args) place(name string) int {
+	for i := range a.params {
+		if a.params[i].Name == name {
+			return i
 		}
 	}
-	return Param{}, false
+	return -1
 }
 
 func names(params []Param) []string {
@@ -128,8 +143,8 @@ func (a *Args) Err() error {
 
 // Has reports whether a parameter is given.
 func (a *Args) Has(name string) bool {
-	_, ok := a.given[name]
-	return ok
+	i := a.place(name)
+	return i >= 0 && a.given[i].there
 }
 
 // Text is a text, or the name of a secret; usual where none is given.
@@ -167,14 +182,15 @@ func (a *Args) Table(name string) map[string]string { return get[map[string]stri
 // get is the value of a parameter. One that is asked for and not among the
 // type's parameters is a mistake in the type, which any test of it finds.
 func get[T any](a *Args, name string, usual T) T {
-	value, ok := a.given[name]
-	if !ok {
-		if _, known := a.param(name); !known {
-			a.Wrong(name, "the type asks for it and does not have it among its parameters")
-		}
+	i := a.place(name)
+	switch {
+	case i < 0:
+		a.Wrong(name, "the type asks for it and does not have it among its parameters")
+		return usual
+	case !a.given[i].there:
 		return usual
 	}
-	if v, ok := value.(T); ok {
+	if v, ok := a.given[i].value.(T); ok {
 		return v
 	}
 	return usual // it was of the wrong kind, which is noted

@@ -21,6 +21,9 @@ var ownHeaders = []string{ // read only
 func readHeaders(a *task.Args, name string) http.Header {
 	table := a.Table(name)
 	headers := make(http.Header, len(table)+3)
+	if len(table) == 0 {
+		return headers
+	}
 	for _, key := range slices.Sorted(maps.Keys(table)) {
 		canonical := http.CanonicalHeaderKey(key)
 		switch {

@@ -18,21 +18,22 @@ func (httpType) Doc() string {
 	return "Sends one request over HTTP, and succeeds where the answer is as expected."
 }
 
-func (httpType) Params() []task.Param {
-	return slices.Concat([]task.Param{
-		{Name: "url", Kind: task.Text, Required: true, Doc: "Where to, of http or https."},
-		{
-			Name: "method", Kind: task.Text, Doc: "GET by default, POST where there is a body.",
-			Enum: []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"},
-		},
-		{Name: "headers", Kind: task.Table, Doc: "Headers to send."},
-		{Name: "body", Kind: task.Text, Doc: "What to send. Its Content-Type is application/json where it is JSON, else text/plain, unless `headers` say."},
-		statusParam(),
-	}, expectParams(), authParams(), []task.Param{
-		{Name: "redirects", Kind: task.Number, Doc: "How many redirects are followed, 5 by default, at most 10; with 0 a redirect is the answer."},
-		{Name: "max_bytes", Kind: task.Number, Doc: "How large the answer may be: 1048576 by default, at most 67108864."},
-	})
-}
+func (httpType) Params() []task.Param { return httpParams }
+
+// httpParams are put together once, not for each task.
+var httpParams = slices.Concat([]task.Param{
+	{Name: "url", Kind: task.Text, Required: true, Doc: "Where to, of http or https."},
+	{
+		Name: "method", Kind: task.Text, Doc: "GET by default, POST where there is a body.",
+		Enum: []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"},
+	},
+	{Name: "headers", Kind: task.Table, Doc: "Headers to send."},
+	{Name: "body", Kind: task.Text, Doc: "What to send. Its Content-Type is application/json where it is JSON, else text/plain, unless `headers` say."},
+	statusParam(),
+}, expectParams(), authParams(), []task.Param{
+	{Name: "redirects", Kind: task.Number, Doc: "How many redirects are followed, 5 by default, at most 10; with 0 a redirect is the answer."},
+	{Name: "max_bytes", Kind: task.Number, Doc: "How large the answer may be: 1048576 by default, at most 67108864."},
+}) // read only
 
 // answerFields are what there is to say of an answer over HTTP.
 func answerFields() []task.Field {
@@ -99,6 +100,9 @@ func (j *httpJob) Run(ctx context.Context, o task.Origin) (task.Output, error) {
 	}
 	if err := j.call.expected(a, j.want); err != nil {
 		return a.output(), err
+	}
+	if j.expect.empty() {
+		return a.output(), nil
 	}
 	return a.output(), j.expect.check(j.call.String(), a)
 }
