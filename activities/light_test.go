@@ -89,14 +89,13 @@ func (b *lightBundle) task(t task.Task) (*task.Result, error) {
 
 // requireCause holds an activity's error to a trigger, and to whether Temporal may
 // try again.
-func requireCause(t *testing.T, err error, trigger run.Trigger, retryable bool, says string) *temporal.ApplicationError {
+func requireCause(t *testing.T, err error, trigger run.Trigger, retryable bool, says string) {
 	t.Helper()
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)
 	require.Equal(t, string(trigger), app.Type())
 	require.Equal(t, !retryable, app.NonRetryable())
 	require.Contains(t, app.Message(), says)
-	return app
 }
 
 func TestLightStepHandsOn(t *testing.T) {
@@ -162,7 +161,9 @@ func TestLightFailures(t *testing.T) {
 			t.Parallel()
 			b := lightly(activities.LightConfig{Executor: ailing(c.fails)})
 			_, err := b.step(lightStep())
-			app := requireCause(t, err, c.fails.Trigger, c.retryable, c.fails.Message)
+			requireCause(t, err, c.fails.Trigger, c.retryable, c.fails.Message)
+			var app *temporal.ApplicationError
+			require.ErrorAs(t, err, &app)
 			var r activities.StepResult
 			require.NoError(t, app.Details(&r))
 			require.Equal(t, "s/a", r.Cause.Source)
