@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -156,6 +158,26 @@ func TestTaskRunWhoseWorkerIsKilled(t *testing.T) {
 		}
 		require.Equal(t, run.TriggerWorkerLost, d.Error.Trigger)
 	}
+}
+
+// TestTaskRunHasNoSecrets that the worker does not grant to its tenant.
+func TestTaskRunHasNoSecrets(t *testing.T) {
+	t.Parallel()
+	env, secrets := e2e.Start(t, e2e.Options{NoWorker: true}), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(secrets, "HOOK"), []byte("a secret of the worker"), 0o600))
+	env.StartWorker(t, t.TempDir(), "--labels", "light", "--secrets", "dir:"+secrets, "--light-secrets", "shop=HOOK")
+	var asked atomic.Int64
+	x := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	t.Cleanup(x.Close)
+	args := []string{"task", "run", "-o", "json", "--type", "http", "--with", "url=" + x.URL, "--with", "secret=HOOK"}
+	r := env.CLI(t, args...)
+	require.Equal(t, 1, r.Code, r.Stdout+r.Stderr)
+	require.Equal(t, run.TriggerInvalid, taskDoc(t, r).Error.Trigger)
+	require.Contains(t, taskDoc(t, r).Error.Message, "light_secrets")
+	require.Zero(t, asked.Load())
+	r = env.CLI(t, append(args, "--tenant", "shop")...)
+	require.Zero(t, r.Code, r.Stdout+r.Stderr)
+	require.EqualValues(t, 1, asked.Load())
 }
 
 // cancelTask asks the activity of a task to cancel, once it is there.
