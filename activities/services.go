@@ -29,7 +29,8 @@ type ServiceAddress = container.Address
 func (s *Steps) StartServices(ctx context.Context, in ServicesInput) ([]ServiceAddress, error) {
 	unstick(ctx, s.Client, s.Namespace)
 	defer beating(ctx)()
-	mask := &secret.Masker{}
+	// Until the secrets are read there is nothing to mask, which nil does.
+	var mask *secret.Masker
 	out, err := s.startServices(ctx, in, &mask)
 	if err == nil {
 		return out, nil
