@@ -11,8 +11,10 @@ const (
 	// how long the first of them waits for others.
 	together = 256
 	gather   = time.Millisecond
-	// patience bounds a round trip.
-	patience = time.Second
+	// patience bounds a round trip. A worker short of CPU takes a second over one
+	// though Redis is well, and would then run tasks without their claims. It is
+	// well below slack, so that a lease outlives its task all the same.
+	patience = 3 * time.Second
 )
 
 // group gathers questions to Redis, so that many go in one round trip.
