@@ -211,8 +211,8 @@ func (e *Executor) prepare(it *item) (f *task.Failure) {
 		return task.Failf(run.TriggerInvalid, "it has a key, but this executor has no Redis to claim keys in")
 	case len(t.Key) > dedup.MaxKey:
 		return task.Failf(run.TriggerInvalid, "its key has %d bytes, at most %d are allowed", len(t.Key), dedup.MaxKey)
-	case t.Timeout < 0 || t.Timeout > maxTimeout:
-		return task.Failf(run.TriggerInvalid, "its timeout, %s, is not from 0 to %s", t.Timeout, maxTimeout)
+	case t.Timeout < 0 || t.Timeout > task.MaxTimeout:
+		return task.Failf(run.TriggerInvalid, "its timeout, %s, is not from 0 to %s", t.Timeout, task.MaxTimeout)
 	case t.Priority < -maxPriority || t.Priority > maxPriority:
 		return task.Failf(run.TriggerInvalid, "its priority, %d, is not from %d to %d", t.Priority, -maxPriority, maxPriority)
 	}

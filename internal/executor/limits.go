@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"belay.run/internal/task"
 )
 
 // Limits are what an executor keeps to. A zero field is its default.
@@ -77,7 +79,6 @@ type Breaker struct {
 
 const (
 	maxConcurrency = 1_000_000
-	maxTimeout     = time.Hour
 	// quarter is the part of the whole that a target has.
 	quarter = 4
 	// maxFile bounds a file of limits.
@@ -182,7 +183,7 @@ func (l Limits) check() error {
 	}
 	within("concurrency", float64(l.Concurrency), 1, maxConcurrency)
 	within("queue", float64(l.Queue), 1, 10*maxConcurrency)
-	lasts("timeout", l.Timeout, time.Millisecond, maxTimeout)
+	lasts("timeout", l.Timeout, time.Millisecond, task.MaxTimeout)
 	rates("", l.Rate, l.Burst)
 	shares("tenant", l.Tenant)
 	shares("target", l.Target)
@@ -195,11 +196,11 @@ func (l Limits) check() error {
 	within("breaker.ratio", l.Breaker.Ratio, 0.01, 1)
 	within("breaker.min", float64(l.Breaker.Min), 1, maxConcurrency)
 	within("breaker.probes", float64(l.Breaker.Probes), 1, 1000)
-	lasts("breaker.window", l.Breaker.Window, 100*time.Millisecond, maxTimeout)
-	lasts("breaker.open", l.Breaker.Open, 10*time.Millisecond, maxTimeout)
+	lasts("breaker.window", l.Breaker.Window, 100*time.Millisecond, task.MaxTimeout)
+	lasts("breaker.open", l.Breaker.Open, 10*time.Millisecond, task.MaxTimeout)
 	within("remembered", float64(l.Remembered), 1, maxConcurrency)
 	lasts("window", l.Window, time.Second, 366*24*time.Hour)
-	lasts("delay", max(l.Delay, 0), time.Millisecond, maxTimeout)
+	lasts("delay", max(l.Delay, 0), time.Millisecond, task.MaxTimeout)
 	return errors.Join(errs...)
 }
 

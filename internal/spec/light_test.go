@@ -41,6 +41,7 @@ func TestLightTimeouts(t *testing.T) {
 	t.Parallel()
 	for step, want := range map[string]time.Duration{
 		`{name: s, uses: noop}`:                                                                 8 * time.Second,
+		`{name: s, uses: noop, with: {sleep: 1s}}`:                                              5 * time.Second,
 		`{name: s, uses: http, with: {url: "https://x.example"}}`:                               5 * time.Second,
 		`{name: s, uses: http, with: {url: "https://x.example"}, timeout: 7s}`:                  7 * time.Second,
 		`{name: s, uses: http, with: {url: "https://x.example"}, labels: {duration: 3s}}`:       6 * time.Second,
@@ -51,6 +52,9 @@ func TestLightTimeouts(t *testing.T) {
 		require.Empty(t, report.Errors, step)
 		require.Equal(t, want, st.Timeout, step)
 	}
+	file, report := spec.Parse("", []byte(`{name: p, stages: [{name: a, steps: [{name: s, uses: noop, with: {sleep: 1s}, labels: {duration: 50m}}]}]}`))
+	require.Empty(t, report.Errors)
+	require.Equal(t, time.Hour, file.Draft().Stages[0].Steps[0].Timeout, "no more than a task may take")
 }
 
 // TestParameters evaluates what a step is given as a workflow does: after its plan

@@ -26,8 +26,8 @@ func (c *checker) lightStep(in val[rawStep], ctx stepContext, out *Step) {
 		return
 	}
 	out.Labels = envOf(raw.labels.v)
-	if t.Name() != usesNoop && !raw.timeout.given() {
-		out.Timeout = min(max(defaultLightTimeout, 2*out.ExpectedDuration()), ctx.holder.timeout)
+	if t.Name() != usesNoop || len(raw.with.v) > 0 {
+		c.lightTimeout(raw.timeout, ctx.holder.timeout, out)
 	}
 	if codes := raw.retry.v.exitCodes; codes.given() {
 		c.p.errorf(codes.node, "remove it", "exit_codes: not possible in a step with uses, which has no exit code")
@@ -49,6 +49,18 @@ func (c *checker) lightStep(in val[rawStep], ctx stepContext, out *Step) {
 	}
 	if written && len(c.p.errors) == before && len(out.With) == len(raw.with.v) {
 		c.prepare(t, raw, out)
+	}
+}
+
+// lightTimeout bounds a step that a worker's executor runs, which takes no longer
+// timeout than task.MaxTimeout.
+func (c *checker) lightTimeout(written val[time.Duration], holder time.Duration, out *Step) {
+	switch {
+	case !written.given():
+		out.Timeout = min(max(defaultLightTimeout, 2*out.ExpectedDuration()), holder, task.MaxTimeout)
+	case written.v > task.MaxTimeout:
+		c.p.errorf(written.node, "at most "+short(task.MaxTimeout), "the timeout of a step with uses is %s, longer than light tasks may take (%s)",
+			short(written.v), short(task.MaxTimeout))
 	}
 }
 

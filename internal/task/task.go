@@ -12,6 +12,9 @@ import (
 	"belay.run/internal/run"
 )
 
+// MaxTimeout bounds the timeout of a task.
+const MaxTimeout = time.Hour
+
 // Task is one light task, as a step, a line of a batch or a request holds it.
 type Task struct {
 	// ID names the task in its batch, or by itself.
@@ -26,7 +29,8 @@ type Task struct {
 	// Priority puts tasks that wait in order: higher goes first, 0 is usual,
 	// from -100 to 100.
 	Priority int `json:"priority,omitempty"`
-	// Timeout bounds the task from its start; 0: the executor's usual.
+	// Timeout bounds the task from its start, at most MaxTimeout; 0: the executor's
+	// usual.
 	Timeout time.Duration `json:"timeout,omitempty"`
 	// Origin says for whom the task runs.
 	Origin Origin `json:"origin,omitzero"`
