@@ -302,6 +302,11 @@ func TestResultsAreInTheOrderOfTheFile(t *testing.T) {
 {"id":"5","type":"noop","status":"not_started"}
 `
 	require.Equal(t, strings.Split(want, "\n"), strings.Split(out.String(), "\n"))
+
+	require.NoError(t, batch.Remove(t.Context(), st, folder))
+	out.Reset()
+	require.ErrorIs(t, batch.WriteResults(t.Context(), st, &d, &out), batch.ErrGone)
+	require.Empty(t, out.String())
 }
 
 func TestCountsAlwaysAddUp(t *testing.T) {

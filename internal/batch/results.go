@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 
 	"belay.run/internal/run"
 	"belay.run/internal/store"
@@ -17,11 +18,18 @@ import (
 // handed out, where its results are written.
 const NotStarted task.Status = "not_started"
 
+// ErrGone says that the store has nothing of a batch.
+var ErrGone = errors.New("the store has neither tasks nor results of the batch")
+
 // WriteResults writes the results of a batch that has ended, a JSON object a
-// task and line, in the order of the file. It holds one chunk at a time.
+// task and line, in the order of the file. It holds one chunk at a time. It is
+// ErrGone, and nothing is written, where the batch was removed.
 func WriteResults(ctx context.Context, st store.Store, d *Document, w io.Writer) error {
 	if d.ChunkSize <= 0 {
 		return errors.New("the batch does not say where its results are")
+	}
+	if err := isThere(ctx, st, d.Folder); err != nil {
+		return err
 	}
 	out := bufio.NewWriterSize(w, MaxLine)
 	enc := json.NewEncoder(out)
@@ -41,6 +49,19 @@ func WriteResults(ctx context.Context, st store.Store, d *Document, w io.Writer)
 	}
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("writing the results: %w", err)
+	}
+	return nil
+}
+
+// isThere is an error where the store has nothing in a batch's folder.
+func isThere(ctx context.Context, st store.Store, folder string) error {
+	next, stop := iter.Pull2(st.List(ctx, folder))
+	defer stop()
+	switch _, err, some := next(); {
+	case err != nil:
+		return fmt.Errorf("looking for the batch's folder: %w", err)
+	case !some:
+		return fmt.Errorf("%w: %s", ErrGone, st)
 	}
 	return nil
 }

@@ -53,10 +53,15 @@ func batchResultsCommand(a *app) *cobra.Command {
 				return err
 			}
 			if out != "" {
-				return writeResults(ctx, st, d, out)
+				err = writeResults(ctx, st, d, out)
+			} else {
+				w := bufio.NewWriter(a.Out)
+				err = errors.Join(batch.WriteResults(ctx, st, d, w), w.Flush())
 			}
-			w := bufio.NewWriter(a.Out)
-			return errors.Join(batch.WriteResults(ctx, st, d, w), w.Flush())
+			if errors.Is(err, batch.ErrGone) {
+				return &ExitError{Code: ExitFailed, Err: err, Hint: "they were removed, or BELAY_STORE is not what it is for the workers"}
+			}
+			return err
 		})
 	}
 	return cmd

@@ -86,6 +86,8 @@ func (a *API) readResults(w http.ResponseWriter, r *http.Request, c *call) error
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, batch.ErrGone):
+		return problemf(http.StatusNotFound, "not_found", "the results of batch %s are not in the store any more", d.ID)
 	case !out.begun:
 		return a.unavailable(r, "the store", err)
 	}

@@ -75,6 +75,10 @@ func TestResults(t *testing.T) {
 	require.Equal(t, http.StatusOK, a.StatusCode)
 	require.Empty(t, a.text)
 	problem(t, b.ask(t, http.MethodGet, batchPath+"none/results", http.NoBody), http.StatusNotFound, "not_found")
+
+	require.NoError(t, batch.Remove(t.Context(), b.store, d.Folder))
+	p = problem(t, b.ask(t, http.MethodGet, path+"/results", http.NoBody), http.StatusNotFound, "not_found")
+	require.Contains(t, p.Detail, "not in the store any more")
 }
 
 // A client is given its time for each piece of a long answer, not for all of it.
