@@ -166,6 +166,11 @@ func (n *Net) Do(r *http.Request, redirects int, private Private) (*http.Respons
 		}
 		// It would tell the next host the whole address of the last.
 		next.Header.Del("Referer")
+		// After a redirect by path or //host the client would keep what stands in
+		// the header Host for the first host, and send it to the next.
+		if next.URL.Host != via[0].URL.Host {
+			next.Host = ""
+		}
 		if !private.follows(via[0].URL, next.URL) {
 			next.Header.Del(private.Header)
 		}

@@ -112,6 +112,32 @@ func TestRedirectsAreCheckedToo(t *testing.T) {
 	require.Equal(t, "127.0.0.2", refused.Addr.String())
 }
 
+// The header Host is for the first host: after a redirect by //host or by path the
+// client of net/http would send it to the next.
+func TestHostStaysWithItsHost(t *testing.T) {
+	t.Parallel()
+	got := make(chan string, 3)
+	second := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got <- r.Host
+		if r.URL.Path == "/" {
+			http.Redirect(w, r, "/next", http.StatusFound)
+		}
+	})
+	first := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got <- r.Host
+		w.Header().Set("Location", strings.TrimPrefix(second.URL, "http:")+"/")
+		w.WriteHeader(http.StatusFound)
+	})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, first.URL, nil)
+	require.NoError(t, err)
+	r.Host = "shop.example"
+	resp, err := allowing(t, outbound.Config{}, "127.0.0.0/8").Do(r, 5, outbound.Private{})
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	next := strings.TrimPrefix(second.URL, "http://")
+	require.Equal(t, []string{"shop.example", next, next}, []string{<-got, <-got, <-got})
+}
+
 func TestRedirectsEnd(t *testing.T) {
 	t.Parallel()
 	asked := 0

@@ -47,6 +47,8 @@ func readAuth(a *task.Args) auth {
 		a.Wrong("auth_header", "it belongs to auth: header")
 	case au.scheme == "header" && !isToken(name):
 		a.Wrong("auth_header", "found %.64q, expected the name of a header", name)
+	case au.scheme == "header" && decided(name):
+		a.Wrong("auth_header", "found %.64q, which cannot hold a secret: the request's other parts decide it", name)
 	case au.scheme == "header":
 		au.header = http.CanonicalHeaderKey(name)
 	}

@@ -17,6 +17,13 @@ var ownHeaders = []string{ // read only
 	"Connection", "Content-Length", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
+// decided reports whether a header's value is not for a secret: Belay sets it, or
+// it says where the request goes, and then follows redirects there.
+func decided(name string) bool {
+	canonical := http.CanonicalHeaderKey(name)
+	return canonical == "Host" || slices.Contains(ownHeaders, canonical)
+}
+
 // readHeaders reads a parameter that is a table of headers.
 func readHeaders(a *task.Args, name string) http.Header {
 	table := a.Table(name)

@@ -145,6 +145,8 @@ func TestPrepareSaysWhatIsWrong(t *testing.T) {
 		{"http", with{"url": "http://h/", "auth": "basic"}, "auth: there is nothing to send"},
 		{"http", with{"url": "http://h/", "secret": "S", "auth_header": "A"}, "auth_header: it belongs to auth: header"},
 		{"http", with{"url": "http://h/", "secret": "S", "auth": "header"}, `auth_header: found "", expected the name of a header`},
+		{"http", with{"url": "http://h/", "secret": "S", "auth": "header", "auth_header": "host"}, `auth_header: found "host", which cannot hold a secret`},
+		{"http", with{"url": "http://h/", "secret": "S", "auth": "header", "auth_header": "Content-Length"}, `auth_header: found "Content-Length", which cannot hold a secret`},
 		{"http", with{"url": "http://h/", "redirects": 11}, "redirects: found 11, expected 0 to 10"},
 		{healthCheck, with{"url": "gopher://h/"}, `url: found the scheme "gopher", expected http, https, tcp, grpc`},
 		{healthCheck, with{"url": "tcp://h"}, "url: it names no port, expected tcp://host:port"},
