@@ -130,7 +130,7 @@ func (c *checker) lightSecrets(t task.Type, raw rawStep) {
 		}
 		name := e.val.v.Value
 		named[name] = true
-		if !slices.Contains(listed, name) {
+		if !slices.Contains(listed, name) && !hasExpr(name) { // that is no name, which is said already
 			c.p.errorf(e.val.v, "give it to the step: secrets: ["+name+"]", "%s: the secret %s is not in the secrets of this step", param.Name, name)
 		}
 	}
