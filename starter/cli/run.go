@@ -280,15 +280,16 @@ func (s *started) conclude(d *run.Document) error {
 	return nil
 }
 
-// culprit is the step because of which the run ended badly, if it was one.
+// culprit is the step because of which the run ended badly, if it was one and has
+// a log, as those with processes have.
 func culprit(d *run.Document) string {
 	if d.Cause == nil || d.Status == run.Cancelled {
 		return ""
 	}
 	for i := range d.Stages {
 		for j := range d.Stages[i].Steps {
-			if node := d.Stages[i].Steps[j].Node; node == d.Cause.Source {
-				return tree.Clean(node)
+			if step := &d.Stages[i].Steps[j]; step.Node == d.Cause.Source && step.GracePeriod != "" {
+				return tree.Clean(step.Node)
 			}
 		}
 	}
