@@ -130,6 +130,8 @@ func TestLimitsOfAFile(t *testing.T) {
 	require.NoError(t, err, "all defaults")
 	_, err = executor.LoadLimits(path + ".none")
 	require.ErrorIs(t, err, os.ErrNotExist)
+	_, err = executor.LoadLimits(t.TempDir())
+	require.ErrorContains(t, err, "is not a regular file")
 }
 
 // However a file is replaced, its limits are set; a bad one leaves the old.

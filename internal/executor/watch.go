@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -46,11 +47,20 @@ type watch struct {
 }
 
 func (w *watch) read() ([]byte, error) {
-	f, err := os.Open(w.path)
+	// Without O_NONBLOCK a named pipe would hang here for ever, and the worker's end
+	// with it.
+	f, err := os.OpenFile(w.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("reading limits: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading limits: %w", err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("reading limits: %s is not a regular file", w.path)
+	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading limits: %w", err)
