@@ -79,9 +79,6 @@ func (a *API) readTask(r *http.Request, c *call) (task.Task, error) {
 	if err := expect(r, "application/json"); err != nil {
 		return task.Task{}, err
 	}
-	if r.ContentLength > maxTask {
-		return task.Task{}, &http.MaxBytesError{Limit: maxTask}
-	}
 	from, done := a.bodyOf(r.Context(), r, c, maxTask, a.times.read)
 	text, err := io.ReadAll(from)
 	done(err)
