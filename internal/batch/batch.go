@@ -29,6 +29,10 @@ const (
 	ChunkMost    = 1000
 	// ConcurrencyMost bounds how many tasks of a batch may run at once.
 	ConcurrencyMost = 100_000
+	// RateLeast and RateMost bound how many of its tasks may begin in a second,
+	// where that is bounded.
+	RateLeast = 0.001
+	RateMost  = 1e6
 	// maxSamples is how many failed tasks a document names.
 	maxSamples = 10
 )

@@ -129,7 +129,8 @@ func TestBadLines(t *testing.T) {
 		`{"type":"noop","timeout":"-1s"}`:  "timeout: expected a duration",
 		`{"type":"noop","priority":101}`:   "priority: expected -100 to 100, found 101",
 		`{"type":"noop","priority":"low"}`: "priority: expected a whole number, found string",
-		`{"type":"noop","key":"` + strings.Repeat("k", 1001) + `"}`:           "key: expected at most 1000 bytes, found 1001",
+		`{"type":"noop","key":"` + strings.Repeat("k", 1001) + `"}`:           "key: expected 1 to 1000 bytes, found 1001",
+		`{"type":"noop","key":""}`:                                            "key: expected 1 to 1000 bytes, found 0",
 		`{"type":"noop","with":"` + strings.Repeat("x", batch.MaxLine) + `"}`: "is longer than 65535 bytes",
 		`{"type":"noop","id":"1"}`:                                            `id "1": line 1 has it already`,
 	} {

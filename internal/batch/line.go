@@ -32,7 +32,7 @@ type Line struct {
 	ID       *string         `json:"id"`
 	Type     string          `json:"type"`
 	With     json.RawMessage `json:"with"`
-	Key      string          `json:"key"`
+	Key      *string         `json:"key"`
 	Priority int             `json:"priority"`
 	Timeout  string          `json:"timeout"`
 }
@@ -70,17 +70,20 @@ func Decode(text []byte, into any, has string) error {
 
 // Task is the task of a line; one without an id has that one.
 func (l *Line) Task(id string) (task.Task, error) {
-	t := task.Task{ID: id, Type: l.Type, With: l.With, Key: l.Key, Priority: l.Priority}
+	t := task.Task{ID: id, Type: l.Type, With: l.With, Priority: l.Priority}
 	if l.ID != nil {
 		t.ID = *l.ID
+	}
+	if l.Key != nil {
+		t.Key = *l.Key
 	}
 	switch {
 	case t.ID == "" || len(t.ID) > maxID:
 		return t, fmt.Errorf("id: expected 1 to %d bytes, found %d", maxID, len(t.ID))
 	case l.Type == "":
 		return t, errors.New(`type: is missing; such as {"type": "http", "with": {"url": "https://…"}}`)
-	case len(l.Key) > maxTaskKey:
-		return t, fmt.Errorf("key: expected at most %d bytes, found %d", maxTaskKey, len(l.Key))
+	case l.Key != nil && (t.Key == "" || len(t.Key) > maxTaskKey): // an empty one would silently block nothing
+		return t, fmt.Errorf("key: expected 1 to %d bytes, found %d", maxTaskKey, len(t.Key))
 	case l.Priority < -mostPriority || l.Priority > mostPriority:
 		return t, fmt.Errorf("priority: expected %d to %d, found %d", -mostPriority, mostPriority, l.Priority)
 	}
@@ -105,7 +108,8 @@ func badJSON(err error, has string) error {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &kind) && kind.Field != "":
-		return fmt.Errorf("%s: expected %s, found %s", kind.Field, wordFor(kind.Type.Kind().String()), kind.Value)
+		field := strings.TrimPrefix(kind.Field, "Line.") // where it is embedded
+		return fmt.Errorf("%s: expected %s, found %s", field, wordFor(kind.Type.Kind().String()), kind.Value)
 	case errors.As(err, &kind):
 		return fmt.Errorf("expected a JSON object, found %s", kind.Value)
 	case errors.As(err, &syntax):

@@ -94,8 +94,8 @@ func (f *batchFlags) check(named bool) error {
 		return usage("--request-id must have 1 to %d bytes", maxRequestID)
 	case f.concurrency < 0 || f.concurrency > batch.ConcurrencyMost:
 		return usage("--concurrency %d: want 1 to %d", f.concurrency, batch.ConcurrencyMost)
-	case f.rate < 0 || f.rate > 1e6:
-		return usage("--rate %g: want at most 1000000 a second", f.rate)
+	case f.rate != 0 && !(f.rate >= batch.RateLeast && f.rate <= batch.RateMost): // not a number is neither
+		return usage("--rate %g: want %g to %.0f a second", f.rate, batch.RateLeast, batch.RateMost)
 	case f.chunk < 1 || f.chunk > batch.ChunkMost:
 		return usage("--chunk %d: want 1 to %d", f.chunk, batch.ChunkMost)
 	case f.detach && f.out != "":

@@ -44,7 +44,7 @@ func TestBatchRefusesBadFlags(t *testing.T) {
 	path := file(t, "tasks.jsonl", `{"type":"noop"}`)
 	for flags, want := range map[string]string{
 		"--concurrency -1":       "--concurrency -1: want 1 to 100000",
-		"--rate -2":              "--rate -2: want at most",
+		"--rate -2":              "--rate -2: want 0.001 to 1000000",
 		"--chunk 0":              "--chunk 0: want 1 to 1000",
 		"--chunk 1001":           "--chunk 1001: want 1 to 1000",
 		"--detach --out x":       "leave out --detach",

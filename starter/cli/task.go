@@ -132,7 +132,7 @@ func (f *taskFlags) task(a *app, argv []string) (task.Task, error) {
 		return task.Task{}, err
 	}
 	if f.key != "" {
-		line.Key = f.key
+		line.Key = &f.key
 	}
 	if f.timeout != "" {
 		line.Timeout = f.timeout

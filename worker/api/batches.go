@@ -24,8 +24,6 @@ import (
 const (
 	// maxBatch bounds the body of a batch.
 	maxBatch = 2 << 30
-	// maxRate bounds the rate of one.
-	maxRate = 1e6
 	// startWithin bounds its start, once its tasks are in the store.
 	startWithin = 30 * time.Second
 	// batchPath is where batches are.
@@ -140,7 +138,7 @@ func batchOf(r *http.Request, who caller) (in batch.Input, name string, err erro
 		Folder: batch.NewFolder(), Sender: who.sender,
 		ChunkSize:   int(q.number("chunk", batch.ChunkDefault, 1, batch.ChunkMost)),
 		Concurrency: int(q.number("concurrency", 0, 0, batch.ConcurrencyMost)),
-		Rate:        q.rate("rate", maxRate),
+		Rate:        q.rate("rate"),
 	}
 	if q.err != nil {
 		return in, "", q.err
@@ -193,14 +191,15 @@ func (q *query) number(name string, usual, low, high int64) int64 {
 	return n
 }
 
-func (q *query) rate(name string, most float64) float64 {
+// rate is 0 where none is given.
+func (q *query) rate(name string) float64 {
 	text := q.values.Get(name)
 	if text == "" {
 		return 0
 	}
 	n, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(n >= 0 && n <= most) { // not a number is neither
-		q.wrong("%s: want a number from 0 to %.0f, found %.64q", name, most, text)
+	if err != nil || n != 0 && !(n >= batch.RateLeast && n <= batch.RateMost) { // not a number is neither
+		q.wrong("%s: want a number from %g to %.0f, or 0, found %.64q", name, batch.RateLeast, batch.RateMost, text)
 	}
 	return n
 }

@@ -78,7 +78,7 @@ func TestABatchWithBadLines(t *testing.T) {
 func TestABatchWithBadParameters(t *testing.T) {
 	t.Parallel()
 	b := setup(t, options{})
-	for _, query := range []string{"?chunk=0", "?chunk=x", "?concurrency=-1", "?rate=NaN", "?rate=-1", "?tenant=a/b", "?project=-", "?window=3", "?rate=1&rate=2"} {
+	for _, query := range []string{"?chunk=0", "?chunk=x", "?concurrency=-1", "?rate=NaN", "?rate=-1", "?rate=1e-300", "?tenant=a/b", "?project=-", "?window=3", "?rate=1&rate=2"} {
 		problem(t, b.batch(t, query, strings.NewReader(lines(1))), http.StatusBadRequest, "bad_request")
 	}
 	problem(t, b.batch(t, "", strings.NewReader(lines(1)), "Idempotency-Key", ""), http.StatusBadRequest, "bad_request")
