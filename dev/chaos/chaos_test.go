@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(workerVariable); text != "" {
 		os.Exit(worker(text))
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Redialing())
 }
 
 func worker(text string) int {

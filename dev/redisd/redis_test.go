@@ -19,6 +19,7 @@ import (
 
 	"belay.run/dev/ports"
 	"belay.run/dev/redisd"
+	"belay.run/internal/redistest"
 	"belay.run/internal/testkit/need"
 )
 
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(parentEnv) != "" {
 		os.Exit(parent())
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Redialing())
 }
 
 func parent() int {

@@ -10,7 +10,7 @@ import (
 	"belay.run/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Redialing()) }
 
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()

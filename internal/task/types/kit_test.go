@@ -16,13 +16,14 @@ import (
 	"go.uber.org/goleak"
 
 	"belay.run/internal/outbound"
+	"belay.run/internal/redistest"
 	"belay.run/internal/run"
 	"belay.run/internal/secret"
 	"belay.run/internal/task"
 	"belay.run/internal/task/types"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Redialing()) }
 
 // secrets are those of a test.
 type secrets map[string]string
