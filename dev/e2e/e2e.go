@@ -60,7 +60,9 @@ type Env struct {
 	Store store.Store
 	Logs  *logs.Logs
 
-	redis redis.UniversalClient
+	// redis is for claims and their audit. Logs have a client of their own: who
+	// follows one holds a connection, and a crowd of commands would hold them all.
+	redis, logsRedis redis.UniversalClient
 }
 
 // Start boots an environment that ends with the test.
@@ -115,10 +117,13 @@ func (e *Env) open(ctx context.Context) error {
 	if e.redis, err = config.NewRedis(e.Redis.URL); err != nil {
 		return err
 	}
+	if e.logsRedis, err = config.NewRedis(e.Redis.URL); err != nil {
+		return err
+	}
 	if e.Store, err = store.Open(ctx, e.StoreURL(), e.redis); err != nil {
 		return err
 	}
-	e.Logs = logs.New(e.Store, e.redis)
+	e.Logs = logs.New(e.Store, e.logsRedis)
 	return nil
 }
 
@@ -130,8 +135,10 @@ func (e *Env) stop(ctx context.Context) error {
 	if e.Store != nil {
 		errs = append(errs, e.Store.Close())
 	}
-	if e.redis != nil {
-		errs = append(errs, e.redis.Close())
+	for _, c := range []redis.UniversalClient{e.redis, e.logsRedis} {
+		if c != nil {
+			errs = append(errs, c.Close())
+		}
 	}
 	return errors.Join(append(errs, e.Stop(ctx))...)
 }
