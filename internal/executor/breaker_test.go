@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"belay.run/internal/executor"
+	"belay.run/internal/pause"
 	"belay.run/internal/run"
 	"belay.run/internal/task"
 )
@@ -43,7 +44,7 @@ func TestExactlyTheProbesReachATargetThatWasNotWell(t *testing.T) {
 				var g gauge
 				var well atomic.Bool
 				e := open(t, kinds{"probe": func(ctx context.Context, o task.Origin) (task.Output, error) {
-					if err := pass(ctx, 10*time.Millisecond); err != nil {
+					if err := pause.For(ctx, 10*time.Millisecond); err != nil {
 						return nil, err
 					}
 					return flapping(&well, &g)(ctx, o)
@@ -111,7 +112,7 @@ func TestADeadTargetSlowsNoOther(t *testing.T) {
 		var g gauge
 		e := open(t, kinds{
 			"dead": func(ctx context.Context, o task.Origin) (task.Output, error) {
-				if err := pass(ctx, time.Second); err != nil {
+				if err := pause.For(ctx, time.Second); err != nil {
 					return nil, err
 				}
 				return dead(ctx, o)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"belay.run/internal/executor"
+	"belay.run/internal/pause"
 	"belay.run/internal/run"
 	"belay.run/internal/task"
 )
@@ -134,7 +135,7 @@ func TestHigherPriorityGoesFirst(t *testing.T) {
 			mu.Lock()
 			order = append(order, o.Node)
 			mu.Unlock()
-			return nil, pass(ctx, time.Second)
+			return nil, pause.For(ctx, time.Second)
 		}}, executor.Limits{Concurrency: 1})
 		var all sync.WaitGroup
 		for _, tk := range []struct {

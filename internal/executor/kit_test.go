@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"belay.run/internal/executor"
+	"belay.run/internal/pause"
 	"belay.run/internal/run"
 	"belay.run/internal/task"
 )
@@ -102,19 +103,7 @@ func (g *gauge) during(d time.Duration) job {
 	return func(ctx context.Context, _ task.Origin) (task.Output, error) {
 		g.enter()
 		defer g.leave()
-		return task.Output{"took": d.String()}, pass(ctx, d)
-	}
-}
-
-// pass lets time pass, or returns as ctx ends.
-func pass(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+		return task.Output{"took": d.String()}, pause.For(ctx, d)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"belay.run/internal/batch"
 	"belay.run/internal/batch/control"
@@ -24,6 +24,8 @@ import (
 
 // batchFlags are those of `batch run`.
 type batchFlags struct {
+	named
+
 	out         string
 	concurrency int
 	rate        float64
@@ -31,9 +33,6 @@ type batchFlags struct {
 	detach      bool
 	notify      string
 	secrets     []string
-	tenant      string
-	project     string
-	requestID   string
 	output      *format
 }
 
@@ -69,12 +68,10 @@ func batchRunCommand(a *app) *cobra.Command {
 	flags.BoolVar(&f.detach, "detach", false, "start it and return at once")
 	flags.StringVar(&f.notify, "notify", "", "tell this `URL`, or run this command on a worker, when it has ended")
 	flags.StringArrayVar(&f.secrets, "notify-secret", nil, "the `name` of a secret for --notify: a URL's bearer token, or a command's variable")
-	flags.StringVar(&f.tenant, "tenant", run.DefaultTenant, "whose batch it is")
-	flags.StringVar(&f.project, "project", run.DefaultProject, "the project it belongs to")
-	flags.StringVar(&f.requestID, "request-id", "", "names this batch: started twice, it runs once (default a new UUID)")
+	f.add(flags, "batch")
 	f.output = outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, argv []string) error {
-		if err := f.check(flags.Changed("request-id")); err != nil {
+		if err := f.check(flags); err != nil {
 			return err
 		}
 		return a.runBatch(cmd.Context(), argv[0], &f)
@@ -83,15 +80,11 @@ func batchRunCommand(a *app) *cobra.Command {
 }
 
 // check refuses what no batch can be started with.
-func (f *batchFlags) check(named bool) error {
-	for _, n := range [][2]string{{"--tenant", f.tenant}, {"--project", f.project}} {
-		if !run.ValidScope(n[1]) {
-			return usage("%s %q: want %s", n[0], n[1], run.ScopeWords)
-		}
+func (f *batchFlags) check(flags *pflag.FlagSet) error {
+	if err := f.named.check(flags); err != nil {
+		return err
 	}
 	switch {
-	case named && (f.requestID == "" || len(f.requestID) > maxRequestID):
-		return usage("--request-id must have 1 to %d bytes", maxRequestID)
 	case f.concurrency < 0 || f.concurrency > batch.ConcurrencyMost:
 		return usage("--concurrency %d: want 1 to %d", f.concurrency, batch.ConcurrencyMost)
 	case f.rate != 0 && !(f.rate >= batch.RateLeast && f.rate <= batch.RateMost): // not a number is neither
@@ -102,9 +95,6 @@ func (f *batchFlags) check(named bool) error {
 		err := usage("--out needs the batch to be followed: leave out --detach")
 		err.Hint = "fetch the results of one that was left with: batch results ID --out FILE"
 		return err
-	}
-	if f.requestID == "" {
-		f.requestID = uuid.NewString()
 	}
 	if f.out == "" {
 		return nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
 	"time"
 
 	"belay.run/internal/batch"
@@ -14,12 +13,8 @@ import (
 	"belay.run/internal/store"
 )
 
-const (
-	// batchLook is how often the progress of a batch is looked at.
-	batchLook = 500 * time.Millisecond
-	// againAfter is how long to wait before Temporal is asked again for the end.
-	againAfter = time.Second
-)
+// batchLook is how often the progress of a batch is looked at.
+const batchLook = 500 * time.Millisecond
 
 // batchRun is a batch that this command started, or found.
 type batchRun struct {
@@ -105,35 +100,12 @@ func (b *batchRun) progress() io.Writer {
 // follow shows the batch until it has ended, or until signals say to leave it
 // before, which is errDetached.
 func (b *batchRun) follow(ctx context.Context) (*batch.Document, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	bar := newBatchBar(b.progress(), time.Now)
-	var tasks sync.WaitGroup
-	tasks.Go(func() { b.heed(ctx, cancel, bar) })
-	tasks.Go(func() { b.look(ctx, bar) })
-	d, err := b.await(ctx)
-	if err != nil && errors.Is(context.Cause(ctx), errDetached) {
-		err = errDetached
-	}
-	cancel(nil)
-	tasks.Wait()
-	bar.finish()
-	return d, err
-}
-
-// await waits for the end, also over a Temporal that is away for a while.
-func (b *batchRun) await(ctx context.Context) (*batch.Document, error) {
-	for {
-		d, err := b.control.Await(ctx, b.id)
-		if err == nil || ctx.Err() != nil || !isUnreachable(err) {
-			return d, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(againAfter):
-		}
-	}
+	defer bar.finish()
+	return attend(ctx, attendance{
+		kind: "batch", own: b.own, sigs: b.sigs, say: bar.notice, ask: b.ask,
+		look: func(ctx context.Context) { b.look(ctx, bar) },
+	}, func(ctx context.Context) (*batch.Document, error) { return b.control.Await(ctx, b.id) })
 }
 
 // look shows how far the batch is, now and then.
@@ -153,35 +125,8 @@ func (b *batchRun) look(ctx context.Context, bar *batchBar) {
 	}
 }
 
-// heed does what signals ask for.
-func (b *batchRun) heed(ctx context.Context, cancel context.CancelCauseFunc, bar *batchBar) {
-	keys := interrupts{own: b.own}
-	var asking sync.WaitGroup
-	defer asking.Wait()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case sig := <-b.sigs:
-			switch keys.next(sig) {
-			case nothing, askNow:
-			case detach:
-				asking.Wait() // who leaves a batch has it cancelled all the same
-				cancel(errDetached)
-			case askCancel:
-				bar.notice("asked the batch to cancel; Ctrl-C again leaves it to end by itself")
-				asking.Go(func() { b.ask(ctx, sig, bar) })
-			}
-		}
-	}
-}
-
-func (b *batchRun) ask(ctx context.Context, sig os.Signal, bar *batchBar) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), askPatience)
-	defer stop()
-	if err := b.control.Cancel(ctx, b.id, whoami(), signalName(sig)); err != nil {
-		bar.notice(err.Error())
-	}
+func (b *batchRun) ask(ctx context.Context, sig os.Signal) error {
+	return b.control.Cancel(ctx, b.id, whoami(), signalName(sig))
 }
 
 // conclude writes the results and what is said of a batch in the end.

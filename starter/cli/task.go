@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"belay.run/internal/batch"
 	"belay.run/internal/run"
@@ -31,16 +31,15 @@ const taskHas = "a task has id, type, with, key, priority and timeout"
 
 // taskFlags are those of `task run`.
 type taskFlags struct {
-	typ       string
-	with      []string
-	key       string
-	timeout   string
-	attempts  int
-	wait      time.Duration
-	tenant    string
-	project   string
-	requestID string
-	output    *format
+	named
+
+	typ      string
+	with     []string
+	key      string
+	timeout  string
+	attempts int
+	wait     time.Duration
+	output   *format
 }
 
 func taskCommand(a *app) *cobra.Command {
@@ -73,12 +72,10 @@ func taskRunCommand(a *app) *cobra.Command {
 	flags.StringVar(&f.timeout, "timeout", "", "how long it may take from its start, at most 10m (default the worker's usual)")
 	flags.IntVar(&f.attempts, "attempts", 1, "how often it is tried where trying again may help")
 	flags.DurationVar(&f.wait, "wait", waitUsual, "how long to wait for a worker that takes it")
-	flags.StringVar(&f.tenant, "tenant", run.DefaultTenant, "whose task it is")
-	flags.StringVar(&f.project, "project", run.DefaultProject, "the project it belongs to")
-	flags.StringVar(&f.requestID, "request-id", "", "names this task: started twice, it runs once (default a new UUID)")
+	f.add(flags, "task")
 	f.output = outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, argv []string) error {
-		if err := f.check(flags.Changed("request-id")); err != nil {
+		if err := f.check(flags); err != nil {
 			return err
 		}
 		t, err := f.task(a, argv)
@@ -91,22 +88,15 @@ func taskRunCommand(a *app) *cobra.Command {
 }
 
 // check refuses what no task can be started with.
-func (f *taskFlags) check(named bool) error {
-	for _, n := range [][2]string{{"--tenant", f.tenant}, {"--project", f.project}} {
-		if !run.ValidScope(n[1]) {
-			return usage("%s %q: want %s", n[0], n[1], run.ScopeWords)
-		}
+func (f *taskFlags) check(flags *pflag.FlagSet) error {
+	if err := f.named.check(flags); err != nil {
+		return err
 	}
 	switch {
-	case named && (f.requestID == "" || len(f.requestID) > maxRequestID):
-		return usage("--request-id must have 1 to %d bytes", maxRequestID)
 	case f.attempts < 1 || f.attempts > mostAttempts:
 		return usage("--attempts %d: want 1 to %d", f.attempts, mostAttempts)
 	case f.wait < leastWait || f.wait > mostWait:
 		return usage("--wait %s: want %s to %s", f.wait, leastWait, mostWait)
-	}
-	if f.requestID == "" {
-		f.requestID = uuid.NewString()
 	}
 	return nil
 }

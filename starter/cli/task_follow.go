@@ -120,71 +120,22 @@ func (r *taskRun) progress() io.Writer {
 // follow waits for the end of the task, or until signals say to leave it before,
 // which is errDetached.
 func (r *taskRun) follow(ctx context.Context) (*task.Result, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var beside sync.WaitGroup
-	beside.Go(func() { r.heed(ctx, cancel) })
-	beside.Go(func() { r.look(ctx) })
-	res, err := r.await(ctx)
-	if err != nil && errors.Is(context.Cause(ctx), errDetached) {
-		err = errDetached
-	}
-	cancel(nil)
-	beside.Wait()
-	return res, err
-}
-
-// await waits for the end, also over a Temporal that is away for a while.
-func (r *taskRun) await(ctx context.Context) (*task.Result, error) {
-	for {
-		var res task.Result
-		err := r.handle.Get(ctx, &res)
-		switch {
-		case err == nil:
-			return &res, nil
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
-		case !isUnreachable(err):
-			return nil, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(againAfter):
-		}
-	}
-}
-
-// heed does what signals ask for.
-func (r *taskRun) heed(ctx context.Context, cancel context.CancelCauseFunc) {
-	keys := interrupts{own: r.own}
-	var asking sync.WaitGroup
-	defer asking.Wait()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case sig := <-r.sigs:
-			switch keys.next(sig) {
-			case nothing, askNow:
-			case detach:
-				asking.Wait() // who leaves a task has it cancelled all the same
-				cancel(errDetached)
-			case askCancel:
-				r.say("asked the task to cancel; Ctrl-C again leaves it to end by itself")
-				asking.Go(func() { r.ask(ctx, sig) })
+	return attend(ctx, attendance{kind: "task", own: r.own, sigs: r.sigs, say: r.say, ask: r.ask, look: r.look},
+		func(ctx context.Context) (*task.Result, error) {
+			var res task.Result
+			if err := r.handle.Get(ctx, &res); err != nil {
+				return nil, err
 			}
-		}
-	}
+			return &res, nil
+		})
 }
 
-func (r *taskRun) ask(ctx context.Context, sig os.Signal) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), askPatience)
-	defer stop()
+func (r *taskRun) ask(ctx context.Context, sig os.Signal) error {
 	err := r.handle.Cancel(ctx, client.CancelActivityOptions{Reason: whoami() + ": " + signalName(sig)})
 	if err != nil {
-		r.say("asking the task to cancel: " + err.Error())
+		return fmt.Errorf("asking the task to cancel: %w", err)
 	}
+	return nil
 }
 
 // look says what the task waits for, each time that this is something else.

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+
+	"belay.run/internal/pause"
 )
 
 // Kind is what runs the tasks.
@@ -112,7 +114,7 @@ func Run(ctx context.Context, s Spec) (Result, error) {
 	}
 	rec.begin()
 	began := time.Now()
-	if err := pause(ctx, s.For); err != nil {
+	if err := pause.For(ctx, s.For); err != nil {
 		return Result{}, err
 	}
 	took := time.Since(began)
@@ -140,13 +142,13 @@ func begin(ctx context.Context, s Spec, run runs, rec *recorder) error {
 			go repeat(ctx, run, rec)
 		}
 	}
-	if err := pause(ctx, s.Warm); err != nil {
+	if err := pause.For(ctx, s.Warm); err != nil {
 		return err
 	}
 	// Each caller is to have had a task, and thereby its connection.
 	warm := time.Now()
 	for s.Rate == 0 && rec.seen() < s.InFlight && time.Since(warm) < longestWarm {
-		if err := pause(ctx, beat); err != nil {
+		if err := pause.For(ctx, beat); err != nil {
 			return err
 		}
 	}
@@ -158,14 +160,3 @@ var errOver = errors.New("the load is over")
 
 // beat is how often it is looked whether something has come about.
 const beat = 5 * time.Millisecond
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

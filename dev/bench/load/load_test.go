@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"belay.run/internal/pause"
 )
 
 // TestRecorder holds that only what ends while it counts is counted, and from when
@@ -43,7 +45,7 @@ func TestRecorder(t *testing.T) {
 // TestShapes holds how many tasks each shape of load has under way.
 func TestShapes(t *testing.T) {
 	t.Parallel()
-	slow := func(ctx context.Context) error { return pause(ctx, 100*time.Millisecond) }
+	slow := func(ctx context.Context) error { return pause.For(ctx, 100*time.Millisecond) }
 	for name, tc := range map[string]struct {
 		begin func(ctx context.Context, rec *recorder)
 		ended int

@@ -3,6 +3,8 @@ package load
 import (
 	"context"
 	"time"
+
+	"belay.run/internal/pause"
 )
 
 // The shapes of load: who has tasks run, and when.
@@ -37,7 +39,7 @@ func arrive(ctx context.Context, rate float64, run runs, rec *recorder) {
 			at := began.Add(time.Duration(float64(n) / rate * float64(time.Second)))
 			go rec.run(ctx, at, run)
 		}
-		if pause(ctx, time.Millisecond) != nil {
+		if pause.For(ctx, time.Millisecond) != nil {
 			return
 		}
 	}
@@ -55,11 +57,11 @@ func crowd(ctx context.Context, s Spec, run runs, rec *recorder) error {
 		go rec.run(ctx, time.Now(), run)
 	}
 	for rec.inFlight() < all {
-		if err := pause(ctx, beat); err != nil {
+		if err := pause.For(ctx, beat); err != nil {
 			return err
 		}
 	}
-	return pause(ctx, s.Warm)
+	return pause.For(ctx, s.Warm)
 }
 
 // guarded lets so many tasks run at once.

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"belay.run/internal/pause"
+)
+
+// againAfter is how long to wait before Temporal is asked again for an end.
+const againAfter = time.Second
+
+// attendance is what a command does beside its wait for the end of a batch or a
+// task.
+type attendance struct {
+	// kind is what is waited for, for people.
+	kind string
+	// own says that this command started it.
+	own  bool
+	sigs <-chan os.Signal
+	// say tells a person something; ask asks for a cancel because of a signal;
+	// look shows how it goes until its context ends. They may run at once.
+	say  func(text string)
+	ask  func(ctx context.Context, sig os.Signal) error
+	look func(ctx context.Context)
+}
+
+// attend waits for an end, also over a Temporal that is away for a while, or until
+// signals say to leave what is waited for, which is errDetached.
+func attend[T any](ctx context.Context, a attendance, end func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var beside sync.WaitGroup
+	beside.Go(func() { a.heed(ctx, cancel) })
+	beside.Go(func() { a.look(ctx) })
+	v, err := insist(ctx, end)
+	if err != nil && errors.Is(context.Cause(ctx), errDetached) {
+		err = errDetached
+	}
+	cancel(nil)
+	beside.Wait()
+	return v, err
+}
+
+// insist asks again as long as Temporal cannot be reached.
+func insist[T any](ctx context.Context, end func(context.Context) (T, error)) (T, error) {
+	for {
+		v, err := end(ctx)
+		if err == nil || ctx.Err() != nil || !isUnreachable(err) {
+			return v, err
+		}
+		if err := pause.For(ctx, againAfter); err != nil {
+			return v, err
+		}
+	}
+}
+
+// heed does what signals ask for.
+func (a *attendance) heed(ctx context.Context, cancel context.CancelCauseFunc) {
+	keys := interrupts{own: a.own}
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case sig := <-a.sigs:
+			switch keys.next(sig) {
+			case nothing, askNow:
+			case detach:
+				asking.Wait() // who leaves it has it cancelled all the same
+				cancel(errDetached)
+			case askCancel:
+				a.say("asked the " + a.kind + " to cancel; Ctrl-C again leaves it to end by itself")
+				asking.Go(func() { a.cancel(ctx, sig) })
+			}
+		}
+	}
+}
+
+func (a *attendance) cancel(ctx context.Context, sig os.Signal) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), askPatience)
+	defer stop()
+	if err := a.ask(ctx, sig); err != nil {
+		a.say(err.Error())
+	}
+}
