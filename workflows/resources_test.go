@@ -334,3 +334,37 @@ func TestNamesOfResourcesAreEvaluated(t *testing.T) {
 	require.Equal(t, run.TriggerInvalid, doc.Cause.Trigger)
 	require.Contains(t, doc.Cause.Message, "by one variable")
 }
+
+// A host that was only slow may take the finally steps of the stage that it lost.
+func TestStageGivesBackWhatItsHostLost(t *testing.T) {
+	t.Parallel()
+	// lost is what has leaked of a stage that lost host h1 and went on at another.
+	lost := func(t *testing.T, next string) (leaked []string) {
+		t.Helper()
+		b := setup(t, plan(stage("s", []spec.Step{step("a")}, func(s *spec.Stage) {
+			s.Finally, s.FinallyTimeout = []spec.Step{step("tidy")}, time.Minute
+		})))
+		b.world.alive = func() bool { return false }
+		b.OnActivity("RunStep", anything, stepNamed("a")).
+			Return(nil, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_HEARTBEAT, nil))
+		b.OnActivity("RunStep", anything, anything).Return(b.world.RunStep)
+		b.OnActivity("Bind", anything, anything).Return(b.world.Bind).Once()
+		b.OnActivity("Bind", anything, anything).Return(&activities.Binding{Host: next, Queue: "belay-host/" + next + "/b1"}, nil)
+		stageRun(t, b, b.world.plan.Stages[0])
+		var failed *temporal.ApplicationError
+		require.ErrorAs(t, b.GetWorkflowError(), &failed)
+		var doc run.Stage
+		require.NoError(t, failed.Details(&doc))
+		require.Len(t, doc.Resources, 2)
+		require.Len(t, doc.Steps[0].Resources, 2)
+		for _, r := range slices.Concat(doc.Resources, doc.Steps[0].Resources) {
+			if r.State != run.ResourceReleased {
+				require.Equal(t, run.ResourceLeaked, r.State)
+				leaked = append(leaked, r.Kind+" "+r.Name)
+			}
+		}
+		return leaked
+	}
+	require.Empty(t, lost(t, "h1"))
+	require.Equal(t, []string{"workspace h1", "process a", "temp_dir tmp"}, lost(t, "h2"))
+}

@@ -25,15 +25,22 @@ func (s *stage) lostWorkspace() {
 
 // gaveWorkspace notes what became of the workspace on a host, and with it of what
 // steps left there: processes are ended, and directories removed, before it goes.
-// A stage that began again on the same host gives back what it lost there, too.
+// A stage that began again on the same host gives back what it lost there, too:
+// what was lost with a workspace says why in the same words, which name the host.
 func (s *stage) gaveWorkspace(why string) {
 	state := run.ResourceReleased
 	if why != "" {
 		state = run.ResourceLeaked
 	}
+	back := map[string]bool{}
+	for _, r := range s.doc.Resources {
+		if why == "" && r.State == run.ResourceLeaked && r.Kind == resource.KindWorkspace && r.Name == s.host.Host {
+			back[r.Error] = true
+		}
+	}
 	settle := func(r *run.Resource) {
-		lost := r.State == run.ResourceLeaked && r.Kind == resource.KindWorkspace && r.Name == s.host.Host
-		if r.State == run.ResourceHeld || r.State == run.ResourceReleasing || (lost && why == "") {
+		lost := r.State == run.ResourceLeaked && back[r.Error]
+		if r.State == run.ResourceHeld || r.State == run.ResourceReleasing || lost {
 			r.State, r.Error, r.Attempts = state, why, r.Attempts+1
 		}
 	}
