@@ -38,7 +38,7 @@ func (l *Light) RunTask(ctx context.Context, t task.Task) (*task.Result, error) 
 	r, err := submit(ctx, l.cfg.Executor, t, func(name string) {
 		progress.set(Progress{Phase: PhaseFull, Since: time.Now(), Name: name, Attempt: attempt})
 	})
-	r.Retried = attempt > 1 && r.Status != ""
+	r.Retried = r.Retried || attempt > 1 && r.Status != ""
 	if err == nil && r.Error != nil {
 		err = stepFailure(r.Error)
 	}

@@ -90,7 +90,7 @@ func (e *Executor) giveUp(which func(it *item) bool) {
 		e.log.Warn("a light task does not stop", fields(it)...)
 		it.given = true
 		r := task.Result{
-			ID: it.task.ID, Type: it.task.Type, Status: task.Failed, Error: e.notReturned(it),
+			ID: it.task.ID, Type: it.task.Type, Status: task.Failed, Error: e.notReturned(it), Retried: it.repeated(),
 			Waited: it.began.Sub(it.queued), Took: time.Since(it.began),
 		}
 		e.give(it, r)

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"belay.run/internal/dedup"
+	"belay.run/internal/nofile"
 	"belay.run/internal/run"
 	"belay.run/internal/task"
 	"belay.run/internal/telemetry"
@@ -113,7 +114,7 @@ func New(cfg Config) (*Executor, error) {
 		cfg.delays = newDelays()
 	}
 	e := &Executor{
-		config: cfg, log: telemetry.OrNop(cfg.Logger), files: cmp.Or(cfg.files, roomForFiles()), spare: 1,
+		config: cfg, log: telemetry.OrNop(cfg.Logger), files: cmp.Or(cfg.files, nofile.Room()), spare: 1,
 		whole: &gate{scope: Whole}, nowhere: &gate{scope: PerTarget, lanes: map[*lane]struct{}{}},
 		targets: newGates(PerTarget), tenants: newGates(PerTenant),
 		lanes: map[between]*lane{}, empty: make(chan struct{}),

@@ -3,6 +3,7 @@ package executor
 import (
 	"container/heap"
 	"context"
+	"sync/atomic"
 	"time"
 
 	"belay.run/internal/dedup"
@@ -36,13 +37,18 @@ type item struct {
 	report func(error)
 	// claim is what holds its key; nil where it has none, or Redis was away.
 	claim *dedup.Record
-	// retried: an earlier attempt may have reached the target.
+	// retried: an earlier attempt may have reached the target. again: this one may
+	// have reached it more than once.
 	retried bool
+	again   atomic.Bool
 	// given: its result was given before its job returned.
 	given bool
 	// fellBack: what it came to is its fallback's word.
 	fellBack bool
 }
+
+// repeated reports whether the target may have it more than once.
+func (it *item) repeated() bool { return it.retried || it.again.Load() }
 
 // before orders what waits: higher priority first, then who came first.
 func (it *item) before(other *item) bool {

@@ -59,9 +59,9 @@ func (e *Executor) perform(it *item) (task.Result, error) {
 	ctx, cancel := context.WithTimeoutCause(it.ctx, it.timeout, errTimeout)
 	defer cancel()
 	e.begin(it, cancel)
-	out, err := e.call(ctx, it, origin)
+	out, err := e.call(task.NoteAgain(ctx, &it.again), it, origin)
 	r := task.Result{
-		ID: it.task.ID, Type: it.task.Type, Status: task.Succeeded, Output: out, Retried: it.retried,
+		ID: it.task.ID, Type: it.task.Type, Status: task.Succeeded, Output: out, Retried: it.repeated(),
 		Waited: it.began.Sub(it.queued), Took: time.Since(it.began),
 	}
 	f := e.failure(ctx, it, err)
@@ -116,7 +116,7 @@ func (e *Executor) call(ctx context.Context, it *item, origin task.Origin) (out 
 func crashed(it *item, why string) task.Result {
 	return task.Result{
 		ID: it.task.ID, Type: it.task.Type, Status: task.Failed,
-		Error:  task.Failf(run.TriggerProcessCrashed, "the task's type has a fault: it panicked: %s", why),
+		Error:  task.Failf(run.TriggerProcessCrashed, "the task's type has a fault: it panicked: %s", why), Retried: it.repeated(),
 		Waited: it.began.Sub(it.queued), Took: time.Since(it.began),
 	}
 }

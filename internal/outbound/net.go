@@ -11,9 +11,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"sync/atomic"
 	"time"
+
+	"belay.run/internal/nofile"
 )
 
 const (
@@ -39,6 +42,10 @@ type Config struct {
 	// tasks wait for connections, without a bound more are dialed than are used.
 	// Defaults to ConcurrencyDefault.
 	Concurrency int
+	// Files is how many connections may be open at once, to all hosts, by the files
+	// of the process: where there are as many, idle ones are closed before another
+	// is dialed. Defaults to [nofile.Room].
+	Files int
 	// Proxy is what HTTP goes through, nil for none; the variables HTTP_PROXY and
 	// so on do not count. The proxy resolves names, and so the guard holds for the
 	// proxy's address and for addresses that a URL names, not for what names
@@ -55,12 +62,16 @@ type Net struct {
 	config    Config
 	dialer    net.Dialer
 	transport atomic.Pointer[http.Transport]
+	open      atomic.Int64 // connections
 }
 
 // New returns a Net. It is to be closed in the end.
 func New(c Config) *Net {
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Files <= 0 {
+		c.Files = nofile.Room()
 	}
 	n := &Net{config: c, dialer: net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: c.Guard.Control}}
 	n.SetConcurrency(c.Concurrency)
@@ -78,7 +89,7 @@ func (n *Net) SetConcurrency(most int) {
 	}
 	old := n.transport.Swap(&http.Transport{
 		Proxy:       http.ProxyURL(n.config.Proxy),
-		DialContext: n.dialer.DialContext,
+		DialContext: n.dial,
 		// Of HTTP/2 there is none: that it puts all requests on one connection is
 		// no gain where many hosts are asked one thing each.
 		TLSClientConfig:        n.TLS(""),
@@ -102,7 +113,7 @@ func (n *Net) Close() { n.transport.Load().CloseIdleConnections() }
 
 // DialContext connects to an address.
 func (n *Net) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	return n.dialer.DialContext(ctx, network, address) //nolint:wrapcheck // it says what it did
+	return n.dial(ctx, network, address)
 }
 
 // Dial connects to host:port, encrypted where secure says so.
@@ -152,9 +163,15 @@ func (p Private) follows(first, next *url.URL) bool {
 }
 
 // Do sends a request and follows so many redirects; with none, the redirect is
-// the answer.
-func (n *Net) Do(r *http.Request, redirects int, private Private) (*http.Response, error) {
+// the answer. Again is called where it is sent once more, on another connection, so
+// that the target may have it twice; nil: nobody minds.
+func (n *Net) Do(r *http.Request, redirects int, private Private, again func()) (*http.Response, error) {
+	on := sending{again: again}
+	if again != nil {
+		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: on.got}))
+	}
 	client := http.Client{Transport: n, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+		on.moved()
 		last := via[len(via)-1]
 		switch {
 		case redirects == 0:

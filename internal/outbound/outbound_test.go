@@ -72,7 +72,7 @@ func get(t *testing.T, n *outbound.Net, url string, redirects int, headers ...st
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	resp, err := n.Do(req, redirects, outbound.Private{Header: "X-Token"})
+	resp, err := n.Do(req, redirects, outbound.Private{Header: "X-Token"}, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -131,7 +131,7 @@ func TestHostStaysWithItsHost(t *testing.T) {
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, first.URL, nil)
 	require.NoError(t, err)
 	r.Host = "shop.example"
-	resp, err := allowing(t, outbound.Config{}, "127.0.0.0/8").Do(r, 5, outbound.Private{})
+	resp, err := allowing(t, outbound.Config{}, "127.0.0.0/8").Do(r, 5, outbound.Private{}, nil)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	next := strings.TrimPrefix(second.URL, "http://")
@@ -225,7 +225,7 @@ func TestConcurrencyBoundsConnections(t *testing.T) {
 				done <- err
 				return
 			}
-			resp, err := n.Do(req, 0, outbound.Private{})
+			resp, err := n.Do(req, 0, outbound.Private{}, nil)
 			if err == nil {
 				err = resp.Body.Close()
 			}

@@ -78,7 +78,8 @@ type Result struct {
 	Output Output `json:"output,omitempty"`
 	// Error is set where Status is Failed or Skipped.
 	Error *Failure `json:"error,omitempty"`
-	// Retried says that an earlier attempt may have reached the target.
+	// Retried says that an earlier attempt may have reached the target, or this one
+	// more than once.
 	Retried bool `json:"retried,omitempty"`
 	// Waited is the time from its submission to its start, Took that from its
 	// start to its end.

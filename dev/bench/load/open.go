@@ -49,7 +49,7 @@ func asking(net *outbound.Net, url string) runs {
 		if err != nil {
 			return err
 		}
-		resp, err := net.Do(req, redirects, outbound.Private{})
+		resp, err := net.Do(req, redirects, outbound.Private{}, nil)
 		if err != nil {
 			return err
 		}

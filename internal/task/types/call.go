@@ -65,7 +65,7 @@ func (c call) do(ctx context.Context, t Tools, o task.Origin) (answer, error) {
 		Goes: func(to *url.URL) bool {
 			return c.auth.secret == "" || t.Secrets.Check(use(o, c.auth.secret, httpAddress(to))) == nil
 		},
-	})
+	}, func() { task.Again(ctx) })
 	if err != nil {
 		return a, failure(ctx, c.String(), err, hidden...)
 	}

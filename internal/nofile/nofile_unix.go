@@ -1,6 +1,6 @@
 //go:build unix
 
-package executor
+package nofile
 
 import (
 	"math"
@@ -14,20 +14,20 @@ const (
 	reserve, part = 64, 8
 )
 
-// roomForFiles is how many tasks may run at once, each with a connection, by the
-// files that this process may open. The runtime of Go has raised that limit as far
-// as it may be raised when the process began.
-func roomForFiles() int {
+// Room is how many connections this process may have open at once beside what it
+// has open now, by the files that it may open. The runtime of Go has raised that
+// limit as far as it may be raised when the process began.
+func Room() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return math.MaxInt32 // it does not say: the system's own errors have to do
 	}
 	most := int(min(limit.Cur, math.MaxInt32))
-	return max(1, most-most/part-reserve-openFiles())
+	return max(1, most-most/part-reserve-open())
 }
 
-// openFiles is how many files are open, where the system tells.
-func openFiles() int {
+// open is how many files are open, where the system tells.
+func open() int {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return 0

@@ -1,0 +1,3 @@
+// Package nofile knows how many connections the files allow that a process may
+// have open.
+package nofile
