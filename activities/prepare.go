@@ -117,7 +117,7 @@ func (s *Steps) Release(ctx context.Context, owner Owner) error {
 	if _, err := s.Resources.releaseHere(ctx, owner.RunKey, owner.Node); err != nil {
 		s.Logger.Warn("could not read all records of resources", zap.Error(err))
 	}
-	if err := s.removeContainers(ctx, owner); err != nil {
+	if err := RemoveContainers(ctx, s.Host, s.Containers, owner.RunKey, owner.Node); err != nil {
 		return err
 	}
 	if err := s.Host.Release(ctx, owner.RunKey, owner.Node); err != nil {

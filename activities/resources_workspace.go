@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"belay.run/internal/container"
 	"belay.run/internal/proc"
 	"belay.run/internal/resource"
 	"belay.run/internal/run"
@@ -12,10 +13,12 @@ import (
 )
 
 // Workspaces gives back the workspaces of stages that have ended, with all
-// processes and directories that their steps left there.
+// processes, containers and directories that their steps and services left there.
 type Workspaces struct {
 	Host *workspace.Host
 	Proc *proc.Host
+	// Containers is the host's engine; nil where it has none.
+	Containers *container.Host
 }
 
 var _ resource.Kind = (*Workspaces)(nil)
@@ -28,10 +31,14 @@ func (w *Workspaces) Acquire(context.Context, *resource.Entry, resource.Ask) (re
 	return resource.Grant{}, errors.New("a workspace is had by being bound to a host")
 }
 
-// Release ends what is left of the stage's processes and removes its workspace.
+// Release ends what is left of the stage's processes, and removes its containers
+// and its workspace.
 func (w *Workspaces) Release(ctx context.Context, e *resource.Entry) error {
 	if err := w.Proc.EndNode(ctx, processNode(e.RunKey, e.Node)); err != nil && !errors.Is(err, proc.ErrNotProved) {
 		return fmt.Errorf("ending what is left of stage %s: %w", e.Node, err)
+	}
+	if err := RemoveContainers(ctx, w.Host, w.Containers, e.RunKey, e.Node); err != nil {
+		return err
 	}
 	if err := w.Host.Release(ctx, e.RunKey, e.Node); err != nil {
 		return fmt.Errorf("removing the workspace of stage %s: %w", e.Node, err)

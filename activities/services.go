@@ -13,6 +13,7 @@ import (
 	"belay.run/internal/run"
 	"belay.run/internal/secret"
 	"belay.run/internal/spec"
+	"belay.run/internal/workspace"
 )
 
 // ServicesInput names the services of a stage with every expression evaluated.
@@ -153,15 +154,17 @@ func (s *Steps) markContainers(owner Owner) error {
 	return nil
 }
 
-// removeContainers removes whatever containers and networks of a stage are left.
-func (s *Steps) removeContainers(ctx context.Context, owner Owner) error {
-	dirs := s.Host.Dirs(owner.RunKey, owner.Node)
+// RemoveContainers removes whatever containers and networks of a stage are left on
+// a host, which has no engine where that is nil. Its workspace goes after that: as
+// long as it is there, it stands for them too.
+func RemoveContainers(ctx context.Context, host *workspace.Host, engine *container.Host, runKey, node string) error {
+	dirs := host.Dirs(runKey, node)
 	_, err := os.Stat(filepath.Join(dirs.Root, containersMark))
-	if _, gone := os.Stat(dirs.Workspace); errors.Is(err, os.ErrNotExist) && gone == nil || s.Containers == nil {
+	if _, gone := os.Stat(dirs.Workspace); errors.Is(err, os.ErrNotExist) && gone == nil || engine == nil {
 		return nil // a step that removed its workspace may have removed the mark with it
 	}
-	if err := s.Containers.RemoveNode(ctx, owner.RunKey, owner.Node); err != nil {
-		return fmt.Errorf("removing the containers of stage %s: %w", owner.Node, err)
+	if err := engine.RemoveNode(ctx, runKey, node); err != nil {
+		return fmt.Errorf("removing the containers of stage %s: %w", node, err)
 	}
 	return nil
 }

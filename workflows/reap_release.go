@@ -39,18 +39,24 @@ func (r *reaping) hosts(ctx workflow.Context, bound []activities.BoundStage) {
 	}
 	inParallel(ctx, len(queues), func(ctx workflow.Context, i int) {
 		for _, b := range byQueue[queues[i]] {
+			why := ""
 			if !r.gone[queues[i]] {
-				r.host(ctx, &b)
+				why = r.host(ctx, &b)
 			}
 			if r.gone[queues[i]] {
-				r.lostWorkspace(ctx, &b)
+				why = fmt.Sprintf("host %s does not answer: it gives it back when it returns", b.Binding.Host)
+			} else if why != "" && workflow.GetVersion(ctx, "mark-kept-workspaces", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+				why = ""
+			}
+			if why != "" {
+				r.leftWorkspace(ctx, &b, why)
 			}
 		}
 	})
 }
 
-// host has one host give back one stage.
-func (r *reaping) host(ctx workflow.Context, b *activities.BoundStage) {
+// host has one host give back one stage. It says why one that answers could not.
+func (r *reaping) host(ctx workflow.Context, b *activities.BoundStage) (why string) {
 	var steps *activities.Steps
 	opts := releaseOptions(b.Binding.Queue, hostReleaseWithin)
 	opts.ScheduleToStartTimeout = hostPickup
@@ -60,17 +66,19 @@ func (r *reaping) host(ctx workflow.Context, b *activities.BoundStage) {
 		r.res.Notes = append(r.res.Notes, fmt.Sprintf("host %s does not answer: it removes what it has of %s when it returns",
 			b.Binding.Host, b.Owner.Node))
 	} else if err != nil {
+		why = plainly(err)
 		r.res.Notes = append(r.res.Notes, fmt.Sprintf("host %s could not give back %s: %v", b.Binding.Host, b.Owner.Node, err))
 	}
+	return why
 }
 
-// lostWorkspace writes down that a host which does not answer has a workspace,
-// once: the janitor then goes on until it is given back.
-func (r *reaping) lostWorkspace(ctx workflow.Context, b *activities.BoundStage) {
+// leftWorkspace writes down that a host still has a workspace, once: the janitor
+// then goes on until it is given back.
+func (r *reaping) leftWorkspace(ctx workflow.Context, b *activities.BoundStage, why string) {
 	e := workspaceEntry(resource.Owner{
 		RunKey: r.in.Owner.RunKey, WorkflowID: r.res.ID, RunID: r.res.RunID,
 		Tenant: r.left.Tenant, Project: r.left.Project, Pipeline: r.left.Pipeline,
-	}, b.Owner.Node, b.Binding, fmt.Sprintf("host %s does not answer: it gives it back when it returns", b.Binding.Host), 1)
+	}, b.Owner.Node, b.Binding, why, 1)
 	known := slices.ContainsFunc(r.left.Entries, func(o resource.Entry) bool { return o.Key() == e.Key() })
 	if known || !marksWorkspaces(ctx) {
 		return

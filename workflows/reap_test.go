@@ -295,6 +295,21 @@ func TestReap(t *testing.T) {
 		require.GreaterOrEqual(t, env.Now().Sub(began), 45*time.Second, "what is exclusive waits until nothing can live there")
 	})
 
+	t.Run("WritesDownWhatAHostThatAnswersCouldNotGiveBack", func(t *testing.T) {
+		t.Parallel()
+		env, r := reaper(t)
+		r.left["k"] = activities.Remains{Bound: []activities.BoundStage{{
+			Owner: activities.Owner{RunKey: "k", Node: "s"}, Binding: activities.Binding{Host: "h1", Queue: hostQueue},
+		}}}
+		env.OnActivity("Release", anything, anything).Return(temporal.NewNonRetryableApplicationError("the engine is away", "", nil))
+		in := reapInput("k")
+		in.Owner.Node, in.Run = "s", "id-k"
+		res, err := reap(t, env, in)
+		require.ErrorContains(t, err, "not released: workspace h1 of s")
+		require.Equal(t, "the engine is away", res.Leaked[0].Error)
+		require.Equal(t, []string{"mark h1 leaked", "tell nobody: leaked h1 of id-k"}, r.all())
+	})
+
 	t.Run("WritesDownWhatNobodyCouldBeAskedToRelease", func(t *testing.T) {
 		t.Parallel()
 		env, r := reaper(t)

@@ -48,15 +48,24 @@ func Settle(d *run.Document, entries []resource.Entry) {
 	for i := range d.Stages {
 		s := &d.Stages[i]
 		given := settleNode(s.Node, s.Resources, entries)
+		if given {
+			settleWith(s.Resources, func(r *run.Resource) bool { return r.Kind == resource.KindContainer })
+		}
 		for j := range s.Steps {
-			list := s.Steps[j].Resources
-			settleNode(s.Steps[j].Node, list, entries)
-			for k := range list {
-				// What a lost host had of every step goes with its workspaces.
-				if r := &list[k]; given && leaked(*r) && ownOfStep(r) {
-					r.State, r.Error = run.ResourceReleased, ""
-				}
+			settleNode(s.Steps[j].Node, s.Steps[j].Resources, entries)
+			if given {
+				settleWith(s.Steps[j].Resources, ownOfStep)
 			}
+		}
+	}
+}
+
+// settleWith counts as released what a host had in the workspaces that it has given
+// back: the services of the stage, and what every step has.
+func settleWith(list []run.Resource, goes func(*run.Resource) bool) {
+	for i := range list {
+		if r := &list[i]; leaked(*r) && goes(r) {
+			r.State, r.Error = run.ResourceReleased, ""
 		}
 	}
 }

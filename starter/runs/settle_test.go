@@ -19,7 +19,7 @@ func lostHosts() *run.Document {
 	}
 	return &run.Document{RunKey: "k", Status: run.Failed, Stages: []run.Stage{{
 		Node: "s", Name: "s", Status: run.Failed,
-		Resources: []run.Resource{leaked("workspace", "h1"), leaked("workspace", "h2")},
+		Resources: []run.Resource{leaked("workspace", "h1"), leaked("container", "db"), leaked("workspace", "h2")},
 		Steps: []run.Step{{Node: "s/a", Resources: []run.Resource{
 			leaked("process", "a"), leaked("temp_dir", "tmp"), leaked("temp_dir", "own"), leaked("lock", "l"),
 		}}},
@@ -48,12 +48,12 @@ func leaks(d *run.Document) []string {
 func TestSettle(t *testing.T) {
 	t.Parallel()
 
-	t.Run("WhatALostHostHadOfStepsGoesWithItsWorkspaces", func(t *testing.T) {
+	t.Run("WhatALostHostHadOfStepsAndServicesGoesWithItsWorkspaces", func(t *testing.T) {
 		t.Parallel()
 		d := lostHosts()
 		one := given("s", "workspace", "h1", "h1", 0, run.ResourceReleased)
 		runs.Settle(d, []resource.Entry{one, given("s", "workspace", "h2", "h2", 0, run.ResourceLeaked)})
-		require.Equal(t, []string{"workspace h2", "process a", "temp_dir tmp", "temp_dir own", "lock l"}, leaks(d))
+		require.Equal(t, []string{"container db", "workspace h2", "process a", "temp_dir tmp", "temp_dir own", "lock l"}, leaks(d))
 		d = lostHosts()
 		runs.Settle(d, []resource.Entry{one, given("s", "workspace", "h2", "h2", 0, run.ResourceReleased)})
 		require.Equal(t, []string{"temp_dir own", "lock l"}, leaks(d))
@@ -67,7 +67,7 @@ func TestSettle(t *testing.T) {
 			given("s/a", "lock", "l", "h1", 1, run.ResourceLeaked), given("s/a", "lock", "l", "h2", 1, run.ResourceReleased),
 			given("s/a", "temp_dir", "own", "h1", 1, run.ResourceReleased), given("s/b", "process", "a", "h1", 1, run.ResourceReleased),
 		})
-		require.Equal(t, []string{"workspace h1", "workspace h2", "process a", "temp_dir tmp", "lock l"}, leaks(d))
+		require.Equal(t, []string{"workspace h1", "container db", "workspace h2", "process a", "temp_dir tmp", "lock l"}, leaks(d))
 	})
 }
 
@@ -90,10 +90,10 @@ func TestReadsRunsTogetherWithTheLedger(t *testing.T) {
 		require.NoError(t, err)
 		return leaks(snap.Document)
 	}
-	require.Len(t, read(b.client), 6)
+	require.Len(t, read(b.client), 7)
 	require.Equal(t, []string{"temp_dir own", "lock l"}, read(b.client.WithLedger(func() (*resource.Ledger, error) { return ledger, nil })))
 	nowhere := redistest.Start(t)
 	gone := resource.NewLedger(nowhere.Client(t))
 	nowhere.Stop(t)
-	require.Len(t, read(b.client.WithLedger(func() (*resource.Ledger, error) { return gone, nil })), 6, "without Redis it stands as it is")
+	require.Len(t, read(b.client.WithLedger(func() (*resource.Ledger, error) { return gone, nil })), 7, "without Redis it stands as it is")
 }

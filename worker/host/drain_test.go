@@ -3,6 +3,10 @@ package host
 import (
 	"context"
 	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -188,4 +192,58 @@ func TestSweepWritesDownThatItGaveBackAWorkspaceThatWasLeaked(t *testing.T) {
 	w.stages.sweep(t.Context())
 	require.NoDirExists(t, dirs.Root)
 	require.Equal(t, map[string]run.ResourceState{w.ID(): run.ResourceReleased, "other": run.ResourceLeaked}, states())
+}
+
+// TestSweepKeepsAWorkspaceAsLongAsItsContainersMayBeThere: it stands for them in the
+// ledger.
+func TestSweepKeepsAWorkspaceAsLongAsItsContainersMayBeThere(t *testing.T) {
+	t.Parallel()
+	f := serveTemporal(t, "")
+	socket := filepath.Join(t.TempDir(), "engine")
+	w := startWorker(t, f, "--redis-url", redistest.Start(t).URL, "--container-engine", "unix://"+socket)
+	dirs := bind(t, f, w, "build")
+	require.NoError(t, os.WriteFile(filepath.Join(dirs.Root, "containers"), nil, 0o600))
+	plain := bind(t, f, w, "plain")
+	e := resource.Entry{
+		Owner: resource.Owner{RunKey: "run", WorkflowID: "wf", Node: "build"}, Kind: resource.KindWorkspace, Name: w.ID(),
+		Scope: resource.ScopeStage, State: run.ResourceLeaked, Host: w.ID(), Since: time.Now(), Error: "the engine is away",
+	}
+	require.NoError(t, w.deps.ledger.Note(t.Context(), e))
+	state := func() run.ResourceState {
+		all, err := w.deps.ledger.Of(t.Context(), "run")
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		return all[0].State
+	}
+	f.set("wf/build", completed)
+	f.set("wf/plain", completed)
+	w.stages.sweep(t.Context())
+	require.NoDirExists(t, plain.Root, "a stage that had no containers does not wait for the engine")
+	require.DirExists(t, dirs.Root)
+	require.Equal(t, run.ResourceLeaked, state())
+
+	serveNothing(t, socket)
+	w.stages.sweep(t.Context())
+	require.NoDirExists(t, dirs.Root)
+	require.Equal(t, run.ResourceReleased, state())
+}
+
+// serveNothing is a container engine that has nothing.
+func serveNothing(t *testing.T, socket string) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
+	require.NoError(t, err)
+	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "application/json")
+		rw.Header().Set("Api-Version", "1.47")
+		if !strings.HasSuffix(r.URL.Path, "/_ping") {
+			_, _ = rw.Write([]byte("[]")) // who asked may be gone
+		}
+	})}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	t.Cleanup(func() {
+		require.NoError(t, s.Close())
+		require.ErrorIs(t, <-done, http.ErrServerClosed)
+	})
 }

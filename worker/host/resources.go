@@ -38,7 +38,7 @@ func (w *Worker) newResources(ctx context.Context, environ []string) (*activitie
 			}),
 			resource.NewPorts(s.PortDir, s.PortRange.Low, s.PortRange.High, w.host.Boot()),
 			activities.TempDirs(w.host),
-			&activities.Workspaces{Host: w.host, Proc: w.deps.processes},
+			&activities.Workspaces{Host: w.host, Proc: w.deps.processes, Containers: w.deps.containers},
 			&resource.Credentials{Providers: s.Credentials},
 		}...),
 	}), nil

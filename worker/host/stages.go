@@ -94,8 +94,8 @@ func (s *stages) cancel(ctx context.Context, b workspace.Binding, reason string)
 	return nil
 }
 
-// sweep ends the processes and removes the workspaces of stages that ended
-// without releasing them, as one does that is terminated.
+// sweep ends the processes and removes the containers and workspaces of stages
+// that ended without releasing them, as one does that is terminated.
 func (s *stages) sweep(ctx context.Context) {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
@@ -104,6 +104,7 @@ func (s *stages) sweep(ctx context.Context) {
 	if err != nil {
 		s.log.Debug("could not read all stages before a sweep", zap.Error(err))
 	}
+	unclean := s.removeOfEarlierBoots(ctx, were)
 	err = s.host.Sweep(ctx, func(ctx context.Context, b workspace.Binding) (bool, error) {
 		if silent {
 			return true, nil // one unanswered question is enough
@@ -117,9 +118,10 @@ func (s *stages) sweep(ctx context.Context) {
 		if err := s.processes.EndNode(ctx, b.RunKey+"/"+b.Node); err != nil {
 			return true, fmt.Errorf("ending the processes of %s: %w", b.Node, err)
 		}
-		return false, nil
+		err = activities.RemoveContainers(ctx, s.host, s.containers, b.RunKey, b.Node)
+		return err != nil, err
 	})
-	s.settleWorkspaces(ctx, were)
+	s.settleWorkspaces(ctx, slices.DeleteFunc(were, func(b workspace.Binding) bool { return slices.Contains(unclean, b) }))
 	rest := silent
 	if !silent {
 		var left error
@@ -127,6 +129,22 @@ func (s *stages) sweep(ctx context.Context) {
 		err = errors.Join(err, left, s.sweepContainers(ctx))
 	}
 	s.report(err, rest)
+}
+
+// removeOfEarlierBoots removes the containers of stages that were bound here before
+// the machine booted: their workspaces are swept without a question. It returns
+// those of which some may be left.
+func (s *stages) removeOfEarlierBoots(ctx context.Context, bindings []workspace.Binding) (unclean []workspace.Binding) {
+	for _, b := range bindings {
+		if b.Boot == s.host.Boot() {
+			continue
+		}
+		if err := activities.RemoveContainers(ctx, s.host, s.containers, b.RunKey, b.Node); err != nil {
+			s.log.Debug("could not remove the containers of a stage from before the boot", zap.String("node", b.Node), zap.Error(err))
+			unclean = append(unclean, b)
+		}
+	}
+	return unclean
 }
 
 // settleWorkspaces writes down which of the workspaces that were here are given
