@@ -63,7 +63,7 @@ func readGrantHost(text string) (host, port string, ok bool) {
 	}
 	host = strings.ToLower(host)
 	if addr, err := netip.ParseAddr(host); err == nil {
-		return host, port, addr.Zone() == ""
+		return addr.Unmap().String(), port, addr.Zone() == ""
 	}
 	return host, port, hostPattern.MatchString(host)
 }

@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"belay.run/internal/outbound"
 	"belay.run/internal/task"
 )
 
@@ -136,8 +137,18 @@ func (l Limits) complete() (Limits, error) {
 	l.Breaker.Probes = cmp.Or(l.Breaker.Probes, 3)
 	l.Remembered = cmp.Or(l.Remembered, 10_000)
 	l.Window = cmp.Or(l.Window, 24*time.Hour)
+	l.Targets = canonical(l.Targets)
 	l.Delay = cmp.Or(l.Delay, 100*time.Millisecond)
 	return l, err
+}
+
+// canonical has limits by the names that targets have.
+func canonical(targets map[string]Share) map[string]Share {
+	named := make(map[string]Share, len(targets))
+	for name, s := range targets {
+		named[outbound.Canonical(name)] = s
+	}
+	return named
 }
 
 // share is what holds for one, of what holds for each and for those named.
@@ -190,8 +201,14 @@ func (l Limits) check() error {
 	for _, name := range sortedNames(l.Tenants) {
 		shares("tenants."+name, l.Tenants[name])
 	}
+	seen := map[string]string{}
 	for _, name := range sortedNames(l.Targets) {
 		shares("targets."+name, l.Targets[name])
+		same := outbound.Canonical(name)
+		if other, twice := seen[same]; twice {
+			errs = append(errs, fmt.Errorf("targets.%s: it is the same as %s", name, other))
+		}
+		seen[same] = name
 	}
 	within("breaker.ratio", l.Breaker.Ratio, 0.01, 1)
 	within("breaker.min", float64(l.Breaker.Min), 1, maxConcurrency)

@@ -20,17 +20,18 @@ import (
 func TestRatesHold(t *testing.T) {
 	t.Parallel()
 	for name, limits := range map[string]executor.Limits{
-		"whole":        {Rate: 100, Burst: 1},
-		"tenant":       {Tenant: executor.Share{Rate: 100, Burst: 1}},
-		"named tenant": {Tenant: executor.Share{Rate: 1e6}, Tenants: map[string]executor.Share{"x": {Rate: 100, Burst: 1}}},
-		"target":       {Target: executor.Share{Rate: 100, Burst: 1}},
-		"named target": {Target: executor.Share{Rate: 1}, Targets: map[string]executor.Share{"a": {Rate: 100, Burst: 1}}},
+		"whole":         {Rate: 100, Burst: 1},
+		"tenant":        {Tenant: executor.Share{Rate: 100, Burst: 1}},
+		"named tenant":  {Tenant: executor.Share{Rate: 1e6}, Tenants: map[string]executor.Share{"x": {Rate: 100, Burst: 1}}},
+		"target":        {Target: executor.Share{Rate: 100, Burst: 1}},
+		"named target":  {Target: executor.Share{Rate: 1}, Targets: map[string]executor.Share{"a:80": {Rate: 100, Burst: 1}}},
+		"other writing": {Target: executor.Share{Rate: 1}, Targets: map[string]executor.Share{"A.:080": {Rate: 100, Burst: 1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				e := open(t, kinds{"fine": fine}, limits)
-				tk := to("fine", "a")
+				tk := to("fine", "a:80")
 				tk.Origin.Tenant = "x"
 				tasks := many(501, tk)
 				began := time.Now()
@@ -119,7 +120,8 @@ func TestLimitsOfAFile(t *testing.T) {
 		"a: [":                          "yaml",
 		"queue: 1\n---\nqueue: 2":       "more than one document",
 		"targets: {x: {in_flight: -7}}": "targets.x.in_flight",
-		"breaker: {ratio: 2}":           "breaker.ratio",
+		"targets: {'A:80': {rate: 1}, 'a.:80': {rate: 2}}": "targets.a.:80: it is the same as A:80",
+		"breaker: {ratio: 2}":                              "breaker.ratio",
 	} {
 		write(t, path, text)
 		_, err := executor.LoadLimits(path)

@@ -116,7 +116,7 @@ func (e *Executor) call(ctx context.Context, it *item, origin task.Origin) (out 
 func crashed(it *item, why string) task.Result {
 	return task.Result{
 		ID: it.task.ID, Type: it.task.Type, Status: task.Failed,
-		Error:  task.Failf(run.TriggerProcessCrashed, "the task's type has a fault: it panicked: %s", why), Retried: it.repeated(),
+		Error: task.Failf(run.TriggerProcessCrashed, "the task's type has a fault: it panicked: %s", why), Retried: it.repeated(),
 		Waited: it.began.Sub(it.queued), Took: time.Since(it.began),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -120,8 +121,11 @@ func (c call) checkHost(t Tools, o task.Origin, host string) error {
 	if host == "" {
 		return nil
 	}
-	to := httpAddress(&url.URL{Scheme: c.url.Scheme, Host: host})
-	if err := t.Secrets.Check(use(o, c.auth.secret, to)); err != nil {
+	to := &url.URL{Scheme: c.url.Scheme, Host: host}
+	if port := c.url.Port(); to.Port() == "" && port != "" {
+		to.Host = net.JoinHostPort(to.Hostname(), port) // that is where it is heard
+	}
+	if err := t.Secrets.Check(use(o, c.auth.secret, httpAddress(to))); err != nil {
 		return task.Failf(run.TriggerInvalid, "%s: %s", c.auth.param, err)
 	}
 	return nil

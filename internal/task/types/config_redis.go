@@ -24,6 +24,7 @@ const seenSuffix = ":belay-seen"
 type redisTarget struct {
 	tools  Tools
 	addr   string
+	dialed string
 	secure bool
 	user   string
 	db     int
@@ -35,7 +36,7 @@ type redisTarget struct {
 func readRedisTarget(a *task.Args, tools Tools, most int64) *redisTarget {
 	u := readURL(a, "target", "redis", "rediss")
 	r := &redisTarget{
-		tools: tools, addr: address(u, "6379"), secure: u.Scheme == "rediss", user: u.User.Username(),
+		tools: tools, addr: address(u, "6379"), dialed: dialAddress(u, "6379"), secure: u.Scheme == "rediss", user: u.User.Username(),
 		key: a.Text("key", ""), auth: bearer(a, "target_secret"), most: most,
 	}
 	if path := strings.Trim(u.Path, "/"); path != "" {
@@ -62,7 +63,7 @@ func (r *redisTarget) String() string { return "redis " + r.addr }
 // a pool for each would keep its connections open for nothing.
 func (r *redisTarget) do(ctx context.Context, o task.Origin, work func(c *redis.Client) error) error {
 	options := &redis.Options{
-		Addr: r.addr, DB: r.db, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true,
+		Addr: r.dialed, DB: r.db, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		Dialer:                   r.dial(ctx),
 	}

@@ -17,7 +17,7 @@ import (
 // lets a function talk to it until ctx ends. What goes wrong becomes the probe's
 // failure.
 func (p *probe) talk(ctx context.Context, say func(c net.Conn, r *bufio.Reader) error) error {
-	conn, err := p.tools.Net.Dial(ctx, "tcp", p.Target(), p.secure)
+	conn, err := p.tools.Net.Dial(ctx, "tcp", dialAddress(p.url, p.kind.port), p.secure)
 	if err != nil {
 		return failure(ctx, p.String(), err, p.hidden()...)
 	}

@@ -25,7 +25,7 @@ func probeGRPC(ctx context.Context, p *probe) error {
 	// The error of the last dial says more than that of the call, which knows only
 	// that there is no connection. grpc dials in a goroutine of its own.
 	dialed := make(chan error, 1)
-	conn, err := grpc.NewClient("passthrough:///"+p.Target(),
+	conn, err := grpc.NewClient("passthrough:///"+dialAddress(p.url, p.kind.port),
 		grpc.WithTransportCredentials(p.grpcCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			c, err := p.tools.Net.DialContext(ctx, "tcp", addr)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"belay.run/internal/outbound"
 	"belay.run/internal/run"
 	"belay.run/internal/secret"
 	"belay.run/internal/task"
@@ -23,7 +24,7 @@ type certCheck struct {
 	server string
 }
 
-func (j *certCheck) Target() string { return j.address }
+func (j *certCheck) Target() string { return outbound.Canonical(j.address) }
 
 func (j *certCheck) Run(ctx context.Context, o task.Origin) (task.Output, error) {
 	config := j.tools.Net.TLS(j.server)

@@ -171,12 +171,42 @@ func TestSecretsAreNotSentToAnotherHostBehindAnAddress(t *testing.T) {
 	server, requests := asked(t)
 	b := setup(t, granting(secret.Grant{Tenant: "shop", Secret: "TOKEN", Host: "127.0.0.1"}))
 	err := b.runFor(t, "http", with{"url": server, "secret": "TOKEN", "headers": with{"Host": "evil.example"}})
-	requireFailure(t, err, invalid(), "may not send the secret TOKEN to evil.example:80")
+	at, err2 := url.Parse(server)
+	require.NoError(t, err2)
+	requireFailure(t, err, invalid(), "may not send the secret TOKEN to evil.example:"+at.Port())
 	require.Empty(t, requests)
 	require.NoError(t, b.runFor(t, "http", with{"url": server, "secret": "TOKEN", "headers": with{"Host": "127.0.0.1:80"}}))
 	require.NoError(t, b.runFor(t, "http", with{"url": server, "headers": with{"Host": "evil.example"}}), "it carries no secret")
 	b = setup(t, granting(secret.Grant{Tenant: "shop", Secret: "TOKEN"}))
 	require.NoError(t, b.runFor(t, "http", with{"url": server, "secret": "TOKEN", "headers": with{"Host": "shop.example"}}))
+	// Without a port the header means that of the connection.
+	to := func(host string) secret.Grant {
+		return secret.Grant{Tenant: "shop", Secret: "TOKEN", Host: host, Port: at.Port()}
+	}
+	b = setup(t, granting(to("127.0.0.1"), to("shop.example")))
+	for _, host := range []string{"shop.example", "SHOP.example.", "shop.example:" + at.Port()} {
+		require.NoError(t, b.runFor(t, "http", with{"url": server, "secret": "TOKEN", "headers": with{"Host": host}}), host)
+	}
+	err = b.runFor(t, "http", with{"url": server, "secret": "TOKEN", "headers": with{"Host": "shop.example:80"}})
+	requireFailure(t, err, invalid(), "may not send the secret TOKEN to shop.example:80")
+}
+
+// However a target is written, it is one for limits, circuits and grants.
+func TestATargetHasOneName(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for want, ways := range map[string][]user{
+		"shop.example:443": {
+			{"http", with{"url": "https://Shop.Example./x"}}, {"http", with{"url": "https://shop.example:0443"}},
+			{"health_check", with{"url": "tcp://SHOP.example.:443"}}, {"secret_check", with{"kind": "x509", "address": "Shop.example.:443"}},
+		},
+		"shop.example:6379":       {{"health_check", with{"url": "redis://shop.example."}}},
+		"xn--mnchen-3ya.test:443": {{"health_check", with{"url": "https://München.test"}}, {"health_check", with{"url": "grpcs://xn--mnchen-3ya.TEST"}}},
+	} {
+		for _, way := range ways {
+			require.Equal(t, want, b.job(t, way.typ, way.with).Target(), way.with)
+		}
+	}
 }
 
 // What a task sends in headers of its own goes where it did before.

@@ -1,6 +1,7 @@
 package types
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"belay.run/internal/outbound"
 	"belay.run/internal/task"
 )
 
@@ -84,16 +86,18 @@ func readAddress(a *task.Args, name string) string {
 	return text
 }
 
-// address is host:port of a URL, with the usual port where it names none.
+// address is host:port of a URL, with the usual port where it names none, in the
+// form that limits and grants go by.
 func address(u *url.URL, usual string) string {
 	if u.Host == "" {
 		return ""
 	}
-	port := u.Port()
-	if port == "" {
-		port = usual
-	}
-	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+	return outbound.Address(u.Hostname(), cmp.Or(u.Port(), usual))
+}
+
+// dialAddress is the same as it is dialed.
+func dialAddress(u *url.URL, usual string) string {
+	return net.JoinHostPort(outbound.Host(u.Hostname()), cmp.Or(u.Port(), usual))
 }
 
 // httpAddress is host:port of a URL of http or https.
