@@ -39,6 +39,8 @@ type CancelCause struct {
 	// parent knows the cause then.
 	FromParent bool      `json:"from_parent,omitempty"`
 	Cause      run.Cause `json:"cause"`
+	// At is when Temporal took the request.
+	At time.Time `json:"at,omitzero"`
 }
 
 // Owner names a stage and its workflow: who holds a workspace on a host.

@@ -16,6 +16,7 @@ import (
 
 	"belay.run/internal/dedup"
 	"belay.run/internal/logs"
+	"belay.run/internal/measure"
 	"belay.run/internal/proc"
 	"belay.run/internal/resource"
 	"belay.run/internal/run"
@@ -38,7 +39,9 @@ type attempt struct {
 	// told is closed when one of those has asked for it too.
 	stopEarly func(*stopError)
 	early     atomic.Bool
-	told      chan struct{}
+	// toldAt is when it was first told to stop, as Unix time in nanoseconds.
+	toldAt atomic.Int64
+	told   chan struct{}
 
 	dirs workspace.Dirs
 	temp string
@@ -91,8 +94,9 @@ func (s *Steps) RunStep(ctx context.Context, in StepInput) (*StepResult, error) 
 	defer cancel(nil)
 	a.told = make(chan struct{})
 	tell := sync.OnceFunc(func() { close(a.told) })
-	a.stopEarly = func(e *stopError) { a.early.Store(true); cancel(e) }
-	a.stop = func(e *stopError) { cancel(e); tell() }
+	end := func(e *stopError) { a.toldAt.CompareAndSwap(0, time.Now().UnixNano()); cancel(e) }
+	a.stopEarly = func(e *stopError) { a.early.Store(true); end(e) }
+	a.stop = func(e *stopError) { end(e); tell() }
 	a.res.Attempt = a.number
 
 	done := make(chan struct{})
@@ -102,6 +106,7 @@ func (s *Steps) RunStep(ctx context.Context, in StepInput) (*StepResult, error) 
 	if err == nil {
 		a.settleClaim()
 	} else {
+		a.measureStop(err)
 		a.awaitTold()
 	}
 	s.leave(a)
@@ -136,10 +141,14 @@ func (a *attempt) run() (err error) {
 		return err
 	}
 	a.setPhase(PhaseWaiting)
+	since := time.Now()
 	if err := a.steps.slots.Acquire(a.ctx, 1); err != nil {
 		return a.stopped(err)
 	}
+	a.steps.Meter.Waited(measure.Process, time.Since(since))
 	defer a.steps.slots.Release(1)
+	a.steps.Meter.Running(1)
+	defer a.steps.Meter.Running(-1)
 	a.setPhase(PhaseRunning)
 	a.res.StartedAt = time.Now()
 	if err := a.makeDirs(); err != nil {
@@ -175,6 +184,7 @@ func (a *attempt) logged(f func() error) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), logCloseTimeout)
 	defer cancel()
 	sum, closeErr := a.log.Close(closing)
+	a.steps.Meter.Logged(sum.Bytes, sum.Dropped)
 	switch {
 	case closeErr != nil:
 		a.note("the log is not complete: %v", closeErr)

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"belay.run/internal/dedup"
+	"belay.run/internal/measure"
 	"belay.run/internal/run"
 )
 
@@ -22,10 +23,12 @@ func (a *attempt) claim() (over bool, release func(), err error) {
 		return false, nothing, nil
 	}
 	a.waitFor(in.Key.Name, "")
+	since := time.Now()
 	grant, err := a.steps.Claims.claimStep(a.ctx, in, func(holder string) { a.waitFor(in.Key.Name, holder) })
 	if err != nil {
 		return false, nothing, a.claimError(err)
 	}
+	a.steps.Meter.Waited(measure.Claim, time.Since(since))
 	if grant.note != "" {
 		a.note("%s", grant.note)
 	}

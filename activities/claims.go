@@ -52,6 +52,8 @@ type ClaimsConfig struct {
 	Durations Measurer
 	// Store keeps the outputs that are too large for a record.
 	Store store.Store
+	// Meter hears of claims that are lost. Defaults to one that does not.
+	Meter Meter
 	// Logger defaults to one that says nothing.
 	Logger *zap.Logger
 }
@@ -70,6 +72,7 @@ func NewClaims(cfg ClaimsConfig) *Claims {
 	if cfg.Logger == nil {
 		cfg.Logger = zap.NewNop()
 	}
+	cfg.Meter = meterOr(cfg.Meter)
 	return &Claims{ClaimsConfig: cfg, alive: liveness.New(cfg.Client, cfg.Namespace)}
 }
 

@@ -196,6 +196,7 @@ func (c *Claims) keep(ctx context.Context, held dedup.Record, lost func(run.Caus
 		}
 		// While Redis is away the claim stays: others see the owner alive.
 		if err := c.Claims.Renew(ctx, held, stepLease); errors.Is(err, dedup.ErrNotOwner) {
+			c.Meter.LeaseLost(leaseClaim)
 			lost(run.Cause{Trigger: run.TriggerDependencyUnavailable, Message: c.lostTo(ctx, held.Owner, held.Key)})
 			return
 		}

@@ -116,6 +116,7 @@ func readCause(event *historypb.HistoryEvent) *CancelCause {
 	out := &CancelCause{
 		FromParent: attrs.GetExternalWorkflowExecution().GetWorkflowId() != "",
 		Cause:      run.Cause{Trigger: run.TriggerUser, By: attrs.GetIdentity(), Message: attrs.GetCause()},
+		At:         event.GetEventTime().AsTime(),
 	}
 	for prefix, trigger := range map[string]run.Trigger{
 		MaintenancePrefix: run.TriggerMaintenance,

@@ -34,8 +34,8 @@ type ResourcesConfig struct {
 	Ledger  *resource.Ledger
 	// Kinds are those that need no attempt of a step: custom is not among them.
 	Kinds []resource.Kind
-	// Released is told of each resource that was given back. Optional.
-	Released func(kind string)
+	// Meter hears what is given back, or is not. Defaults to one that does not.
+	Meter Meter
 	// Logger defaults to one that says nothing.
 	Logger *zap.Logger
 }
@@ -52,9 +52,7 @@ type Resources struct {
 // NewResources returns the Resources of a host.
 func NewResources(cfg ResourcesConfig) *Resources {
 	cfg.Logger = telemetry.OrNop(cfg.Logger)
-	if cfg.Released == nil {
-		cfg.Released = func(string) {}
-	}
+	cfg.Meter = meterOr(cfg.Meter)
 	return &Resources{
 		ResourcesConfig: cfg,
 		book:            resource.Book{Records: cfg.Records, Ledger: cfg.Ledger, Log: cfg.Logger},
@@ -204,13 +202,14 @@ func (r *Resources) releaseOne(ctx context.Context, kind resource.Kind, e *resou
 	}
 	if err != nil {
 		e.Error = err.Error()
+		r.Meter.ReleaseFailed(e.Kind)
 		r.Logger.Info("a resource could not be given back yet", zap.String("kind", e.Kind), zap.String("name", e.Name),
 			zap.String("run", e.RunKey), zap.String("node", e.Node), zap.Int("tries", e.Attempts), zap.Error(err))
 		return err
 	}
 	e.Error = ""
 	r.note(context.WithoutCancel(ctx), e, run.ResourceReleased)
-	r.Released(e.Kind)
+	r.Meter.Released(e.Kind)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"belay.run/internal/measure"
 	"belay.run/internal/resource"
 	"belay.run/internal/run"
 	"belay.run/internal/secret"
@@ -99,6 +100,7 @@ func (a *attempt) acquireOne(r *spec.Resource, env environ) error {
 		defer time.AfterFunc(r.Timeout, func() { cancel(over) }).Stop()
 	}
 	var grant resource.Grant
+	since := time.Now()
 	err = guarded(func() (err error) {
 		grant, err = kind.Acquire(ctx, &h.entry, resource.Ask{
 			Acquire: r.Acquire,
@@ -108,6 +110,9 @@ func (a *attempt) acquireOne(r *spec.Resource, env environ) error {
 	})
 	if err != nil {
 		return a.acquireError(h, err)
+	}
+	if r.Kind == resource.KindLock {
+		rs.Meter.Waited(measure.Lock, time.Since(since))
 	}
 	if err := a.granted(h, grant, env); err != nil {
 		return err
@@ -217,6 +222,7 @@ func (a *attempt) keepHeld(keeper resource.Keeper, e resource.Entry) func() {
 	var keeping sync.WaitGroup
 	keeping.Go(func() {
 		keeper.Keep(ctx, e, func(err error) {
+			a.steps.Meter.LeaseLost(e.Kind)
 			a.stop(&stopError{stopTakenOver, run.Cause{Trigger: run.TriggerDependencyUnavailable, Message: err.Error()}})
 		})
 	})

@@ -60,7 +60,7 @@ func SettleWorkspace(ctx context.Context, r *Resources, runKey, node string) err
 		e.Error = ""
 		e.Attempts++
 		errs = append(errs, r.book.Note(ctx, e, run.ResourceReleased))
-		r.Released(e.Kind)
+		r.Meter.Released(e.Kind)
 	}
 	return errors.Join(errs...)
 }

@@ -39,12 +39,13 @@ func TestMain(m *testing.M) {
 
 // host is a real host in a folder of the test: real processes, real logs.
 type host struct {
-	env     *testsuite.TestActivityEnvironment
-	steps   *activities.Steps
-	logs    *logs.Logs
-	owner   activities.Owner
-	dirs    workspace.Dirs
-	secrets secrets
+	env       *testsuite.TestActivityEnvironment
+	steps     *activities.Steps
+	logs      *logs.Logs
+	owner     activities.Owner
+	dirs      workspace.Dirs
+	secrets   secrets
+	workspace *workspace.Host
 
 	resources *activities.Resources
 }
@@ -93,11 +94,20 @@ func setup(t *testing.T, beats error) *host {
 	h.env.SetTestTimeout(30 * time.Second)
 	h.env.RegisterActivity(h.steps)
 	h.env.RegisterActivity(h.resources)
-	h.env.RegisterActivity(activities.NewBinder(w))
-	_, err = h.env.ExecuteActivity((*activities.Binder)(nil).Bind, h.owner)
-	require.NoError(t, err)
+	h.workspace = w
+	h.bind(t, nil)
 	h.dirs = w.Dirs(h.owner.RunKey, h.owner.Node)
 	return h
+}
+
+// bind takes the stage onto the host.
+func (h *host) bind(t *testing.T, m activities.Meter) {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	env.RegisterActivity(activities.NewBinder(h.workspace, m))
+	_, err := env.ExecuteActivity((*activities.Binder)(nil).Bind, h.owner)
+	require.NoError(t, err)
 }
 
 // input is a step of one script.

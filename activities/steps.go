@@ -39,6 +39,8 @@ type StepsConfig struct {
 	// Environment is what steps get of the worker's own variables, as
 	// NAME=value.
 	Environment []string
+	// Meter hears what steps do. Defaults to one that does not.
+	Meter Meter
 	// Logger defaults to one that says nothing.
 	Logger *zap.Logger
 }
@@ -64,6 +66,7 @@ func NewSteps(cfg StepsConfig) *Steps {
 	if cfg.Logger == nil {
 		cfg.Logger = zap.NewNop()
 	}
+	cfg.Meter = meterOr(cfg.Meter)
 	return &Steps{
 		StepsConfig: cfg, slots: semaphore.NewWeighted(int64(cfg.MaxProcesses)),
 		running: map[nodeKey]*attempt{}, ended: map[nodeKey]run.Cause{},

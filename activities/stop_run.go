@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"errors"
 	"time"
 
 	"belay.run/internal/cancels"
@@ -35,5 +36,14 @@ func (a *attempt) awaitTold() {
 	select {
 	case <-a.told:
 	case <-patience.C:
+	}
+}
+
+// measureStop measures the end of an attempt that was told to stop, by a cancel or
+// since its time was over.
+func (a *attempt) measureStop(err error) {
+	stop, told := errors.AsType[*stopError](err)
+	if at := a.toldAt.Load(); told && at != 0 && (stop.kind == stopCancelled || stop.kind == stopTimeout) {
+		a.steps.Meter.Stopped(time.Since(time.Unix(0, at)))
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"belay.run/activities"
 	"belay.run/internal/expr"
+	"belay.run/internal/measure"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 )
@@ -80,6 +81,7 @@ func (s *slot) take(ctx workflow.Context) *run.Cause {
 			switch news.State {
 			case activities.SlotGranted:
 				s.held = true
+				measureTook(ctx, measure.Waited, measure.Group, now)
 				return nil
 			case activities.SlotRefused:
 				return s.refused(news.Holder)

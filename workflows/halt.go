@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"time"
+
 	"go.temporal.io/sdk/workflow"
 
 	"belay.run/internal/run"
@@ -12,6 +14,13 @@ type halt struct {
 	status run.Status // what the node will end as; "" while nothing stops it
 	cause  *run.Cause
 	cancel workflow.CancelFunc // ends what runs below
+	at     time.Time           // when it was asked for
+	now    func() time.Time    // the workflow's clock
+}
+
+// arm makes ready to stop what runs below ctx.
+func (h *halt) arm(ctx workflow.Context, cancel workflow.CancelFunc) {
+	h.cancel, h.now = cancel, func() time.Time { return workflow.Now(ctx) }
 }
 
 // on reports whether the node is being stopped.
@@ -23,7 +32,7 @@ func (h *halt) stop(status run.Status, cause *run.Cause) bool {
 	if h.on() {
 		return false
 	}
-	h.status, h.cause = status, cause
+	h.status, h.cause, h.at = status, cause, h.now()
 	h.cancel()
 	return true
 }

@@ -134,7 +134,7 @@ func (p *pipeline) register(ctx workflow.Context) *run.Cause {
 func (p *pipeline) body(ctx workflow.Context) {
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	p.halt.cancel = cancel
+	p.halt.arm(ctx, cancel)
 	p.heed(ctx)
 	p.takeClaim(work)
 	p.takeSlot(work)
@@ -179,6 +179,7 @@ func (p *pipeline) close(ctx workflow.Context) (*run.Document, error) {
 	p.describe(ctx)
 	publish(ctx, p.doc.Status)
 	doc := p.document()
+	p.measure(ctx, doc)
 	if doc.Status == run.Duplicate {
 		if err := p.claim.closeDuplicate(doc); err != nil {
 			return nil, err

@@ -27,7 +27,9 @@ func (p *pipeline) heed(ctx workflow.Context) {
 			workflow.GetLogger(d).Warn("could not read why the run was cancelled", "error", err)
 			why.Cause = *p.halt.cause
 		}
-		p.halt.cause = &why.Cause
+		if p.halt.cause = &why.Cause; !why.At.IsZero() {
+			p.halt.at = why.At
+		}
 		p.doc.Cause = p.halt.cause
 		for _, n := range p.nodes {
 			n.tell(d, p.halt.cause)

@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"belay.run/activities"
+	"belay.run/internal/measure"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 )
@@ -124,7 +125,7 @@ func (s *stage) step(name string) *run.Step { return &s.doc.Steps[s.index[name]]
 // body runs everything of the stage that a cancel or its timeout ends.
 func (s *stage) body(ctx workflow.Context) {
 	work, cancel := workflow.WithCancel(ctx)
-	s.halt.cancel = cancel
+	s.halt.arm(ctx, cancel)
 	defer cancel()
 	s.heed(ctx)
 	if s.takeSlot(work) {
@@ -241,6 +242,9 @@ func (s *stage) close(ctx workflow.Context) (*run.Stage, error) {
 		if st.Status == run.Cancelled && st.Cause == nil {
 			st.Cause = s.halt.cause
 		}
+		if st.StartedAt == nil { // the others were measured as they ended
+			s.measureStep(ctx, st)
+		}
 	}
 	s.doc.Status, s.doc.Cause = run.Succeeded, nil
 	switch {
@@ -256,6 +260,8 @@ func (s *stage) close(ctx workflow.Context) (*run.Stage, error) {
 	s.doc.EndedAt, s.doc.WaitingFor, s.doc.Outputs = &now, nil, s.outputs
 	s.describe(ctx)
 	publish(ctx, s.doc.Status)
+	measureEnd(ctx, measure.Stage, s.doc.Status, s.doc.Cause, s.doc.StartedAt, s.doc.EndedAt)
+	measureStop(ctx, measure.Stage, &s.halt)
 	if err := closeAs(s.doc.Status, s.doc.Cause, s.doc); err != nil {
 		return nil, err
 	}

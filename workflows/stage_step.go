@@ -116,6 +116,7 @@ func (s *stage) settle(ctx workflow.Context, st *spec.Step, doc *run.Step, out *
 	}
 	s.giveBack(ctx, st, doc, out)
 	s.settleClaim(ctx, st, out)
+	s.measureStep(ctx, doc)
 	s.describe(ctx)
 }
 

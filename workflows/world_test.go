@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
@@ -184,7 +185,14 @@ type bench struct {
 
 func setup(t *testing.T, plan *spec.Plan) *bench {
 	t.Helper()
+	return setupMeasured(t, plan, nil)
+}
+
+// setupMeasured is setup with somebody who hears what is measured.
+func setupMeasured(t *testing.T, plan *spec.Plan, measured client.MetricsHandler) *bench {
+	t.Helper()
 	var suite testsuite.WorkflowTestSuite
+	suite.SetMetricsHandler(measured)
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(20 * time.Second)
 	w := &world{

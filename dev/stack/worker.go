@@ -12,6 +12,7 @@ import (
 	"belay.run/activities"
 	"belay.run/dev/devserver"
 	"belay.run/internal/config"
+	"belay.run/internal/metrics"
 	"belay.run/internal/telemetry"
 	"belay.run/worker/host"
 )
@@ -29,7 +30,13 @@ type worker struct {
 // know of Redis and the store.
 func startWorker(ctx context.Context, server *devserver.Server, settings *config.Config, log *zap.Logger) (*worker, error) {
 	log = telemetry.OrNop(log)
+	counts := metrics.New()
+	measured, err := counts.Temporal(log)
+	if err != nil {
+		return nil, err
+	}
 	c, err := server.Dial(ctx, client.Options{
+		MetricsHandler:          measured,
 		Logger:                  telemetry.Temporal(log.Named(sdkLogger)),
 		WorkerHeartbeatInterval: activities.WorkerHeartbeat,
 	})
@@ -40,6 +47,7 @@ func startWorker(ctx context.Context, server *devserver.Server, settings *config
 	w.host, err = host.New(host.Config{
 		Settings: settings,
 		Temporal: &config.Temporal{Client: c, Address: server.Address(), Namespace: server.Namespace()},
+		Metrics:  counts,
 		Logger:   log,
 	})
 	if err == nil {

@@ -33,6 +33,8 @@ type TemporalOptions struct {
 	Environ []string
 	// Logger takes the SDK's log lines; nil drops them.
 	Logger *zap.Logger
+	// Metrics hears what the SDK measures; nil does not.
+	Metrics client.MetricsHandler
 	// Identity names this client in Temporal's histories. Empty: the SDK's.
 	Identity string
 	// WorkerHeartbeat is how often a worker on this connection tells Temporal
@@ -88,6 +90,7 @@ func clientOptions(o TemporalOptions) (client.Options, error) {
 	setUnlessGiven(&opts.HostPort, client.DefaultHostPort)
 	setUnlessGiven(&opts.Namespace, client.DefaultNamespace)
 	opts.Logger = telemetry.Temporal(o.Logger)
+	opts.MetricsHandler = o.Metrics
 	opts.Identity = o.Identity
 	opts.WorkerHeartbeatInterval = o.WorkerHeartbeat
 	return opts, nil

@@ -83,15 +83,9 @@ func (m *Metrics) newLightTypes(types map[string]*lightType) {
 	ended := m.counters("belay_light_tasks_total", "Light tasks that ended, by type and outcome.", "type", "outcome")
 	failed := m.counters("belay_light_errors_total", "Light tasks that failed or were skipped, by type and trigger.", "type", "trigger")
 	duplicates := m.counters("belay_light_dedup_hits_total", "Light tasks that did not run, as one with their key had, by type.", "type")
-	histogram := func(name, help string) *prometheus.HistogramVec {
-		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(1e-3, 2.5, 11), // 1 ms to 9.5 s
-		}, []string{"type"})
-		m.registry.MustRegister(h)
-		return h
-	}
-	took := histogram("belay_light_task_seconds", "How long light tasks ran, by type.")
-	waited := histogram("belay_light_queue_wait_seconds", "How long light tasks waited before they ran, by type.")
+	buckets := prometheus.ExponentialBuckets(1e-3, 2.5, 11) // 1 ms to 9.5 s
+	took := m.histograms("belay_light_task_seconds", "How long light tasks ran, by type.", buckets, "type")
+	waited := m.histograms("belay_light_queue_wait_seconds", "How long light tasks waited before they ran, by type.", buckets, "type")
 	for _, name := range lightTypes() {
 		t := &lightType{
 			ended: map[task.Status]prometheus.Counter{}, errors: map[run.Trigger]prometheus.Counter{},

@@ -25,10 +25,13 @@ type Metrics struct {
 	claims   claims
 	audited  map[audit.Cause]prometheus.Counter
 	lost     prometheus.Counter
+	unknown  prometheus.Counter // claims that nobody could check
 	swept    map[string]prometheus.Counter
 
 	resources resources
 	light     light
+	nodes     nodes
+	host      host
 }
 
 // claims are resolved once, so that counting one takes no look-up by labels.
@@ -63,6 +66,8 @@ func New() *Metrics {
 		Name: "belay_audit_entries_dropped_total", Help: "Entries of the audit that could not be written.",
 	})
 	m.registry.MustRegister(m.lost)
+	m.unknown = m.counters("belay_dedup_unchecked_total",
+		"Runs and steps with a key at low risk that went on without a claim, as Redis was away.").WithLabelValues()
 	m.swept = make(map[string]prometheus.Counter)
 	swept := m.counters("belay_dedup_swept_total", "Claims of dead owners that the sweep ended, by the state it gave them.", "state")
 	for _, state := range []dedup.State{dedup.Completed, dedup.Failed, dedup.Canceled} {
@@ -70,6 +75,8 @@ func New() *Metrics {
 	}
 	m.resources = m.newResources()
 	m.light = m.newLight()
+	m.nodes = m.newNodes()
+	m.host = m.newHost()
 	return m
 }
 
@@ -81,11 +88,9 @@ func (m *Metrics) newClaims() claims {
 	}
 	total := m.counters("belay_dedup_decisions_total",
 		"Claims by the space of their key (pipeline or step), what they came to, and the tier that knew it.", "space", "decision", "tier")
-	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "belay_dedup_claim_seconds", Help: "How long claims took, by the tier that knew the answer.",
-		Buckets: prometheus.ExponentialBuckets(250e-9, 4, 14), // 250 ns to 17 s
-	}, []string{"tier"})
-	m.registry.MustRegister(seconds, c.running)
+	seconds := m.histograms("belay_dedup_claim_seconds", "How long claims took, by the tier that knew the answer.",
+		prometheus.ExponentialBuckets(250e-9, 4, 14), "tier") // 250 ns to 17 s
+	m.registry.MustRegister(c.running)
 	for _, local := range []bool{false, true} {
 		c.seconds[local] = seconds.WithLabelValues(tier(local))
 		for _, pipeline := range []bool{false, true} {
@@ -99,6 +104,18 @@ func (m *Metrics) newClaims() claims {
 
 func (m *Metrics) counters(name, help string, labels ...string) *prometheus.CounterVec {
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	m.registry.MustRegister(vec)
+	return vec
+}
+
+func (m *Metrics) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	vec := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	m.registry.MustRegister(vec)
+	return vec
+}
+
+func (m *Metrics) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	m.registry.MustRegister(vec)
 	return vec
 }
@@ -146,16 +163,14 @@ func (m *Metrics) Claimed(o *dedup.Observation) {
 func (m *Metrics) WatchTier(up func() bool) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "belay_dedup_tier_up", Help: "1 while the local tier answers.",
-	}, func() float64 {
-		if up() {
-			return 1
-		}
-		return 0
-	}))
+	}, func() float64 { return truth(up()) }))
 }
 
 // Audited counts an entry of the audit; it is for audit.Options.
 func (m *Metrics) Audited(e *audit.Entry, lost bool) {
+	if e.Decision == audit.Unchecked {
+		m.unknown.Inc()
+	}
 	if lost {
 		m.lost.Inc()
 		return

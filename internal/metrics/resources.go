@@ -10,6 +10,8 @@ import (
 type resources struct {
 	leaked   prometheus.Gauge
 	released map[string]prometheus.Counter
+	failed   map[string]prometheus.Counter
+	held     map[string]prometheus.Gauge
 	overdue  prometheus.Counter
 }
 
@@ -19,19 +21,37 @@ func (m *Metrics) newResources() resources {
 			Name: "belay_leaked_resources", Help: "Resources that could not be released, of all runs: every worker tells the same number.",
 		}),
 		released: make(map[string]prometheus.Counter),
+		failed:   make(map[string]prometheus.Counter),
+		held:     make(map[string]prometheus.Gauge),
 		overdue: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "belay_overdue_runs_total", Help: "Runs that this worker found going on long after their timeout and all that may follow it.",
 		}),
 	}
 	m.registry.MustRegister(r.leaked, r.overdue)
 	total := m.counters("belay_released_total", "Resources that were released by this worker, by kind.", "kind")
+	tries := m.counters("belay_release_failures_total", "Tries of this worker to release a resource that failed, by kind: each is tried again.", "kind")
+	held := m.gauges("belay_resources_held", "Resources on this host that are not released, by kind, counted every 15 seconds.", "kind")
 	for _, kind := range []string{
 		resource.KindProcess, resource.KindContainer, resource.KindTempDir, resource.KindWorkspace, resource.KindPort,
 		resource.KindLock, resource.KindSlot, resource.KindCredential, resource.KindCustom,
 	} {
-		r.released[kind] = total.WithLabelValues(kind)
+		r.released[kind], r.failed[kind], r.held[kind] = total.WithLabelValues(kind), tries.WithLabelValues(kind), held.WithLabelValues(kind)
 	}
 	return r
+}
+
+// SetHeld says what this host holds, by kind.
+func (m *Metrics) SetHeld(held map[string]int) {
+	for kind, g := range m.resources.held {
+		g.Set(float64(held[kind]))
+	}
+}
+
+// ReleaseFailed counts a try to release a resource that failed.
+func (m *Metrics) ReleaseFailed(kind string) {
+	if c := m.resources.failed[kind]; c != nil {
+		c.Inc()
+	}
 }
 
 // SetLeaked says how many resources are leaked.

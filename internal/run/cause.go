@@ -1,6 +1,9 @@
 package run
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Trigger is the kind of event that stopped a node.
 type Trigger string
@@ -79,14 +82,15 @@ func (t Trigger) Status() Status {
 	return Failed
 }
 
-// Known reports whether t is one of the triggers.
-func (t Trigger) Known() bool {
-	switch t {
-	case TriggerUser, TriggerSuperseded, TriggerPipelineTimeout, TriggerStageTimeout, TriggerStepTimeout,
+// Triggers lists all triggers.
+func Triggers() []Trigger {
+	return []Trigger{
+		TriggerUser, TriggerSuperseded, TriggerPipelineTimeout, TriggerStageTimeout, TriggerStepTimeout,
 		TriggerCommandTimeout, TriggerDependencyFailed, TriggerDependencyUnavailable, TriggerExitCode,
 		TriggerProcessCrashed, TriggerWorkerLost, TriggerLimitExceeded, TriggerMaintenance, TriggerInvalid,
-		TriggerGroupFull:
-		return true
+		TriggerGroupFull,
 	}
-	return false
 }
+
+// Known reports whether t is one of the triggers.
+func (t Trigger) Known() bool { return slices.Contains(Triggers(), t) }

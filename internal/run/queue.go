@@ -1,5 +1,7 @@
 package run
 
+import "strings"
+
 // Task queues.
 const (
 	// QueueWorkflows takes workflows and the control activities beside them.
@@ -19,6 +21,14 @@ func StepsQueue(label string) string {
 		return queueSteps
 	}
 	return queueSteps + "-" + label
+}
+
+// QueueName is what a queue is called where hosts are not told apart.
+func QueueName(queue string) string {
+	if strings.HasPrefix(queue, queueHost) {
+		return strings.TrimSuffix(queueHost, "/")
+	}
+	return queue
 }
 
 // HostQueue is the queue of one host since one boot of its machine, for work

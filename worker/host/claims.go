@@ -17,7 +17,7 @@ const restoreWithin = 10 * time.Second
 func (w *Worker) newClaims() *activities.Claims {
 	t := w.deps.temporal
 	cfg := activities.ClaimsConfig{
-		Client: t.Client, Namespace: t.Namespace, Store: w.deps.store, Logger: w.log.Named("dedup"),
+		Client: t.Client, Namespace: t.Namespace, Store: w.deps.store, Meter: w.metrics, Logger: w.log.Named("dedup"),
 	}
 	if o := &w.once; o.claims != nil {
 		cfg.Claims, cfg.Audit, cfg.Durations = o.claims, o.audit, o.durations

@@ -35,6 +35,9 @@ type Config struct {
 	RedisLogs redis.UniversalClient
 	// Store keeps logs and artifacts. Nil: the one that the settings name.
 	Store store.Store
+	// Metrics are counted in, by whoever has told the connection to Temporal of
+	// them, too. Nil: new ones.
+	Metrics *metrics.Metrics
 	// Logger takes what the worker has to say. Nil drops it.
 	Logger *zap.Logger
 
@@ -70,7 +73,10 @@ func New(cfg Config) (*Worker, error) {
 	if cfg.Settings == nil {
 		return nil, errors.New("making a worker: its settings are needed")
 	}
-	w := &Worker{cfg: cfg, log: telemetry.OrNop(cfg.Logger), running: newRunning(), metrics: metrics.New(), failed: make(chan error, 1)}
+	w := &Worker{cfg: cfg, log: telemetry.OrNop(cfg.Logger), running: newRunning(), metrics: cfg.Metrics, failed: make(chan error, 1)}
+	if w.metrics == nil {
+		w.metrics = metrics.New()
+	}
 	w.state.set(StatusStarting)
 
 	host, err := workspace.Open(cfg.Settings.StateDir)
@@ -79,6 +85,7 @@ func New(cfg Config) (*Worker, error) {
 	}
 	w.host = host
 	w.onStop(host.Close)
+	w.metrics.WatchHost(w.status)
 	// A machine without a name is one less word in the UI.
 	name, _ := os.Hostname()
 	w.identity = fmt.Sprintf("belay/%s@%s", host.ID(), name)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -89,6 +90,21 @@ func TestAPI(t *testing.T) {
 			status, _ := ask(t, http.MethodGet, url+path, "", "")
 			require.Equal(t, http.StatusOK, status, path)
 		}
+	})
+
+	t.Run("ServesItsMetricsAndThoseOfTemporalsSDK", func(t *testing.T) {
+		t.Parallel()
+		f, address := serveTemporal(t, ""), freeAddress(t)
+		w := newWorker(t, Config{Settings: settingsFor(t, "--http-address", address)})
+		w.cfg.environ = f.environ()
+		require.NoError(t, w.Start(t.Context()))
+		require.Eventually(t, func() bool {
+			status, text := ask(t, http.MethodGet, "http://"+address+"/metrics", "", "")
+			require.Equal(t, http.StatusOK, status)
+			return strings.Contains(text, "\nbelay_ready 1\n") && strings.Contains(text, "\nbelay_disk_free_bytes{of=\"state\"}") &&
+				strings.Contains(text, "\nbelay_service_up{service=\"temporal\"} 1\n") &&
+				strings.Contains(text, "\ntemporal_request_total{") && strings.Contains(text, `task_queue="belay-host"`)
+		}, patience, 50*time.Millisecond)
 	})
 
 	t.Run("IsLeftOut", func(t *testing.T) {

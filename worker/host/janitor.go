@@ -46,6 +46,8 @@ func (w *Worker) tendJanitor(ctx context.Context) {
 		}
 		w.announce(ctx)
 		w.countLeaked(ctx)
+		w.countHeld()
+		w.measureDisks()
 		select {
 		case <-ctx.Done():
 			return

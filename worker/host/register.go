@@ -86,7 +86,7 @@ func (w *Worker) newActivities() *registered {
 		control:   activities.NewControl(t.Client, t.Namespace, w.deps.router, w.deps.cancels),
 		claims:    w.deps.claims,
 		groups:    activities.NewGroups(t.Client, t.Namespace),
-		binder:    activities.NewBinder(w.host),
+		binder:    activities.NewBinder(w.host, w.metrics),
 		light:     w.newLight(),
 		resources: w.deps.resources,
 		steps: activities.NewSteps(activities.StepsConfig{
@@ -102,6 +102,7 @@ func (w *Worker) newActivities() *registered {
 			Containers:   w.deps.containers,
 			MaxProcesses: w.cfg.Settings.MaxProcesses,
 			Environment:  environ,
+			Meter:        w.metrics,
 			Logger:       w.log,
 		}),
 	}

@@ -152,9 +152,14 @@ func (w *Worker) connectTemporal(ctx context.Context) error {
 	if w.deps.temporal != nil {
 		return nil
 	}
+	measured, err := w.metrics.Temporal(w.log)
+	if err != nil {
+		return err
+	}
 	t, err := config.DialTemporal(ctx, config.TemporalOptions{
 		Environ:         w.cfg.environ,
 		Logger:          w.sdkLog(),
+		Metrics:         measured,
 		Identity:        w.identity,
 		WorkerHeartbeat: activities.WorkerHeartbeat,
 		Waiting:         func(err *config.UnreachableError, next time.Duration) { w.waiting(err, next) },
