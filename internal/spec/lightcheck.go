@@ -1,7 +1,9 @@
 package spec
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,22 +36,27 @@ func (c *checker) lightStep(in val[rawStep], ctx stepContext, out *Step) {
 	}
 	c.useSecrets(raw.secrets.v...)
 	c.lightOutputs(t, raw.outputs.v)
-	if len(raw.params) == 0 {
+	if len(raw.with.v) == 0 {
 		return
 	}
 	out.With = raw.params
-	before := len(c.p.errors)
 	c.lightSecrets(t, raw)
 	written := true // without an expression
 	for _, e := range raw.with.v {
 		if _, read := raw.params[e.key]; read {
-			param := paramOf(t.Params(), e.key)
-			written = c.param(param, e.val.v, ctx.scopes.steps) && written
+			written = c.param(paramOf(t.Params(), e.key), e.val.v, ctx.scopes.steps) && written
+		} else {
+			written = written && plain(e.val.v)
 		}
 	}
-	if written && len(c.p.errors) == before && len(out.With) == len(raw.with.v) {
+	if written {
 		c.prepare(t, raw, out)
 	}
+}
+
+// plain reports whether a value holds nothing that may be an expression.
+func plain(n *yaml.Node) bool {
+	return !strings.Contains(n.Value, "${{") && !slices.ContainsFunc(n.Content, func(child *yaml.Node) bool { return !plain(resolve(child)) })
 }
 
 // lightTimeout bounds a step that a worker's executor runs, which takes no longer
@@ -163,31 +170,57 @@ func (c *checker) lightOutputs(t task.Type, list []val[string]) {
 }
 
 // prepare has the type itself check what it is given, where no run decides about
-// that.
+// that. What is wrong with the shape of a parameter has been said.
 func (c *checker) prepare(t task.Type, raw rawStep, out *Step) {
 	with, err := out.Parameters(nil)
 	if err != nil {
 		c.p.errorf(raw.with.node, "", "uses: %s: %v", t.Name(), err)
 		return
 	}
-	text, err := json.Marshal(with)
-	if err == nil {
-		_, err = t.Prepare(text)
+	all, said := map[string]any{}, map[string]bool{}
+	maps.Copy(all, with)
+	at := map[string]*yaml.Node{}
+	for _, param := range t.Params() {
+		said[param.Name] = param.Required // that it is missing
 	}
+	for _, e := range raw.with.v {
+		_, read := raw.params[e.key]
+		at[e.key], said[e.key] = e.val.v, !read
+		var value any
+		if read || paramOf(t.Params(), e.key) == nil {
+			continue
+		}
+		if err := e.val.v.Decode(&value); err != nil {
+			return // nor can the type read it
+		}
+		all[e.key] = value
+	}
+	text, err := json.Marshal(all)
 	if err != nil {
-		c.p.errorf(paramAt(raw, err.Error()), "", "uses: %s: %v", t.Name(), err)
+		return // it holds what only YAML has, which has been said
+	}
+	_, err = t.Prepare(text)
+	for _, err := range each(err) {
+		node := raw.with.node
+		if wrong, ok := errors.AsType[*task.ParamError](err); ok {
+			if said[wrong.Param] {
+				continue
+			}
+			node = cmp.Or(at[wrong.Param], node)
+		}
+		c.p.errorf(node, "", "uses: %s: %v", t.Name(), err)
 	}
 }
 
-// paramAt is where the parameter stands that a message speaks of first.
-func paramAt(raw rawStep, message string) *yaml.Node {
-	at, first := raw.with.node, len(message)
-	for _, e := range raw.with.v {
-		if i := strings.Index(message, e.key); i >= 0 && i < first {
-			at, first = e.val.v, i
-		}
+// each is what an error says, one by one.
+func each(err error) []error {
+	if many, ok := errors.AsType[task.WrongError](err); ok {
+		return many
 	}
-	return at
+	if err == nil {
+		return nil
+	}
+	return []error{err}
 }
 
 // Parameters are what a built-in step is given, with its expressions evaluated.

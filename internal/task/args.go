@@ -88,7 +88,7 @@ func (a *Args) read(with json.RawMessage) error {
 func (a *Args) set(name string, value any) {
 	i := a.place(name)
 	if i < 0 {
-		a.errs = append(a.errs, fmt.Errorf("%.64s: not a parameter%s", name, alternatives(name, names(a.params))))
+		a.errs = append(a.errs, &ParamError{name, fmt.Sprintf("%.64s: not a parameter%s", name, alternatives(name, names(a.params)))})
 		return
 	}
 	if a.given[i].there {
@@ -123,10 +123,10 @@ func names(params []Param) []string {
 
 // Wrong notes what is wrong with a parameter: what was found, what is expected.
 func (a *Args) Wrong(name, format string, args ...any) {
-	a.errs = append(a.errs, fmt.Errorf(name+": "+format, args...))
+	a.errs = append(a.errs, &ParamError{name, fmt.Sprintf(name+": "+format, args...)})
 }
 
-// Err is all that is wrong, nil where nothing is.
+// Err is all that is wrong, nil where nothing is: one error, or a [WrongError].
 func (a *Args) Err() error {
 	switch len(a.errs) {
 	case 0:
@@ -134,12 +134,32 @@ func (a *Args) Err() error {
 	case 1:
 		return a.errs[0]
 	}
-	texts := make([]string, len(a.errs))
-	for i, err := range a.errs {
+	return WrongError(a.errs)
+}
+
+// ParamError is what is wrong with one parameter.
+type ParamError struct {
+	Param string
+	text  string
+}
+
+// Error begins with the parameter's name.
+func (e *ParamError) Error() string { return e.text }
+
+// WrongError is several things that are wrong with what a task is given.
+type WrongError []error
+
+// Error is all of them in one line.
+func (e WrongError) Error() string {
+	texts := make([]string, len(e))
+	for i, err := range e {
 		texts[i] = err.Error()
 	}
-	return errors.New(strings.Join(texts, "; "))
+	return strings.Join(texts, "; ")
 }
+
+// Unwrap gives them one by one.
+func (e WrongError) Unwrap() []error { return e }
 
 // Has reports whether a parameter is given.
 func (a *Args) Has(name string) bool {

@@ -3,8 +3,10 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"belay.run/internal/pause"
@@ -12,6 +14,9 @@ import (
 
 // againAfter is how long to wait before Temporal is asked again for an end.
 const againAfter = time.Second
+
+// errAsked is [errDetached] of what was asked to cancel before.
+var errAsked = fmt.Errorf("asked to cancel, and %w", errDetached)
 
 // attendance is what a command does beside its wait for the end of a batch or a
 // task.
@@ -37,8 +42,8 @@ func attend[T any](ctx context.Context, a attendance, end func(context.Context) 
 	beside.Go(func() { a.heed(ctx, cancel) })
 	beside.Go(func() { a.look(ctx) })
 	v, err := insist(ctx, end)
-	if err != nil && errors.Is(context.Cause(ctx), errDetached) {
-		err = errDetached
+	if why := context.Cause(ctx); err != nil && errors.Is(why, errDetached) {
+		err = why
 	}
 	cancel(nil)
 	beside.Wait()
@@ -62,6 +67,7 @@ func insist[T any](ctx context.Context, end func(context.Context) (T, error)) (T
 func (a *attendance) heed(ctx context.Context, cancel context.CancelCauseFunc) {
 	keys := interrupts{own: a.own}
 	var asking sync.WaitGroup
+	var asked atomic.Bool
 	defer asking.Wait()
 	for {
 		select {
@@ -72,19 +78,36 @@ func (a *attendance) heed(ctx context.Context, cancel context.CancelCauseFunc) {
 			case nothing, askNow:
 			case detach:
 				asking.Wait() // who leaves it has it cancelled all the same
-				cancel(errDetached)
+				if asked.Load() {
+					cancel(errAsked)
+				} else {
+					cancel(errDetached)
+				}
 			case askCancel:
 				a.say("asked the " + a.kind + " to cancel; Ctrl-C again leaves it to end by itself")
-				asking.Go(func() { a.cancel(ctx, sig) })
+				asking.Go(func() { asked.Store(a.cancel(ctx, sig)) })
 			}
 		}
 	}
 }
 
-func (a *attendance) cancel(ctx context.Context, sig os.Signal) {
+// cancel asks for a cancel, and reports whether that was heard.
+func (a *attendance) cancel(ctx context.Context, sig os.Signal) bool {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), askPatience)
 	defer stop()
-	if err := a.ask(ctx, sig); err != nil {
+	err := a.ask(ctx, sig)
+	if err != nil {
 		a.say(err.Error())
 	}
+	return err == nil
+}
+
+// left is the error of a command that left what it attended to, which is of that
+// kind, before its end.
+func left(kind string, why error, hint string) *ExitError {
+	goesOn := "it goes on"
+	if errors.Is(why, errAsked) {
+		goesOn = "it was asked to cancel, and ends by itself"
+	}
+	return &ExitError{Code: ExitCancelled, Err: fmt.Errorf("left the %s before its end: %s", kind, goesOn), Hint: hint}
 }

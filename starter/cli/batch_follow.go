@@ -46,7 +46,7 @@ func (b *batchRun) begin(ctx context.Context, in batch.Input) error {
 	}
 	d, err := b.follow(ctx)
 	if errors.Is(err, errDetached) {
-		return &ExitError{Code: ExitCancelled, Err: errors.New("left the batch before its end: it goes on"), Hint: b.lookAgain()}
+		return left("batch", err, b.lookAgain())
 	}
 	if err != nil {
 		return &ExitError{Code: leftBy(err, nil).Code, Err: err, Hint: b.lookAgain()}

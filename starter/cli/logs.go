@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -81,16 +82,19 @@ func (t *target) logs(ctx context.Context, node string, f *logsFlags) error {
 	if err := out.Flush(); err != nil || some {
 		return err
 	}
-	return t.explainSilence(ctx, l, d.RunKey)
+	return t.explainSilence(ctx, l, d.RunKey, filter)
 }
 
-// explainSilence is the error where steps of a run have begun and the store has
-// no log of any: it is another store than that of the worker, or lacks what it
-// had.
-func (t *target) explainSilence(ctx context.Context, l *logs.Logs, runKey string) error {
+// explainSilence is the error where there is no such attempt, or where steps of a
+// run have begun and the store has no log of any: it is another store than that of
+// the worker, or lacks what it had.
+func (t *target) explainSilence(ctx context.Context, l *logs.Logs, runKey string, f logs.Filter) error {
 	sources, err := l.Sources(ctx, runKey, logs.Filter{})
-	if err != nil || len(sources) > 0 {
-		return err
+	if err != nil {
+		return fmt.Errorf("looking for the logs of %s: %w", t.ref.ID, err)
+	}
+	if len(sources) > 0 {
+		return t.hasAttempt(ctx, sources, f)
 	}
 	snap, err := t.runs.Reader(t.ref).Read(ctx)
 	if err != nil || !anyBegun(snap.Document) {
@@ -104,6 +108,38 @@ func (t *target) explainSilence(ctx context.Context, l *logs.Logs, runKey string
 		Code: ExitFailed, Err: fmt.Errorf("the store %s has no logs of run %s", st, t.ref.ID),
 		Hint: "is BELAY_STORE the same as the worker's?",
 	}
+}
+
+// hasAttempt refuses an attempt that no step had which was asked for. Attempts that
+// printed nothing are known to the run alone.
+func (t *target) hasAttempt(ctx context.Context, sources []logs.Source, f logs.Filter) error {
+	if f.Attempt == 0 {
+		return nil
+	}
+	asked := func(node string) bool {
+		return f.Node == "" || node == f.Node || strings.HasPrefix(node, f.Node+"/")
+	}
+	last := 0
+	for i := range sources {
+		if asked(sources[i].Node) {
+			last = max(last, sources[i].Attempt)
+		}
+	}
+	snap, err := t.runs.Reader(t.ref).Read(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range snap.Document.Stages {
+		for j := range snap.Document.Stages[i].Steps {
+			if s := &snap.Document.Stages[i].Steps[j]; asked(s.Node) {
+				last = max(last, s.Attempts)
+			}
+		}
+	}
+	if f.Attempt <= last || last == 0 {
+		return nil
+	}
+	return usage("--attempt %d: the last of %s is %d", f.Attempt, cmp.Or(f.Node, "run "+t.ref.ID), last)
 }
 
 // anyBegun reports whether a step of the run has begun a process: light steps

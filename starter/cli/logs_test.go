@@ -82,6 +82,18 @@ func TestLogsOfNoNode(t *testing.T) {
 	r = b.exec(t, "logs", runName, "nowhere")
 	require.Equal(t, cli.ExitUsage, r.code)
 	require.Contains(t, r.err, "there are: greet")
+	for args, says := range map[string]string{
+		"":           "--attempt 9: the last of run " + runName + " is 2",
+		"greet/bad":  "--attempt 9: the last of greet/bad is 2",
+		"greet":      "the last of greet is 2",
+		"greet/mute": "the last of greet/mute is 1",
+	} {
+		r = b.exec(t, append([]string{"logs", runName, "--attempt", "9"}, strings.Fields(args)...)...)
+		require.Equal(t, cli.ExitUsage, r.code, args)
+		require.Contains(t, r.err, says)
+	}
+	r = b.exec(t, "logs", runName, "greet/mute", "--attempt", "1")
+	require.Equal(t, cli.ExitOK, r.code, "an attempt that printed nothing: %s", r.err)
 	for _, attempt := range []string{"-1", "0"} {
 		r = b.exec(t, "logs", runName, "--attempt", attempt)
 		require.Equal(t, cli.ExitUsage, r.code)

@@ -95,6 +95,8 @@ func (f *taskFlags) check(flags *pflag.FlagSet) error {
 	switch {
 	case f.attempts < 1 || f.attempts > mostAttempts:
 		return usage("--attempts %d: want 1 to %d", f.attempts, mostAttempts)
+	case flags.Changed("key") && f.key == "":
+		return usage("--key is empty: name the key, or leave out the flag")
 	case f.wait < leastWait || f.wait > mostWait:
 		return usage("--wait %s: want %s to %s", f.wait, leastWait, mostWait)
 	}

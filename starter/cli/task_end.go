@@ -100,7 +100,7 @@ func (r *taskRun) conclude(end taskEnd) error {
 			return err
 		}
 	}
-	if _, err := io.WriteString(r.progress(), taskSummary(&end.result)); err != nil {
+	if _, err := io.WriteString(r.progress(), taskSummary(&end)); err != nil {
 		return fmt.Errorf("writing the result: %w", err)
 	}
 	if end.code != ExitOK {
@@ -109,14 +109,25 @@ func (r *taskRun) conclude(end taskEnd) error {
 	return nil
 }
 
-// taskSummary says how a task ended and what it found out.
-func taskSummary(res *task.Result) string {
+// taskSummary says how a task ended and what it found out. One that was cancelled
+// while it ran failed by that, as its result has it.
+func taskSummary(end *taskEnd) string {
 	var b strings.Builder
-	b.WriteString(string(res.Status))
+	res := &end.result
+	cancelled := end.code == ExitCancelled && res.Status == task.Failed
+	if cancelled {
+		b.WriteString(string(run.Cancelled))
+	} else {
+		b.WriteString(string(res.Status))
+	}
 	if res.Took > 0 {
 		b.WriteString(" in " + tree.Duration(res.Took))
 	}
-	if res.Error != nil {
+	switch {
+	case res.Error == nil:
+	case cancelled:
+		b.WriteString(": " + tree.Clean(res.Error.Message))
+	default:
 		b.WriteString(": " + tree.Clean(tree.CauseWords(&run.Cause{Trigger: res.Error.Trigger, Message: res.Error.Message}, "")))
 	}
 	if res.Status == task.Duplicate {

@@ -61,7 +61,7 @@ func (r *taskRun) run(ctx context.Context) error {
 	r.say(said)
 	res, err := r.follow(ctx)
 	if errors.Is(err, errDetached) {
-		return &ExitError{Code: ExitCancelled, Err: errors.New("left the task before its end: it goes on")}
+		return left("task", err, "")
 	}
 	end, err := r.ending(res, err)
 	if err != nil {

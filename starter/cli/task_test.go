@@ -59,7 +59,7 @@ func TestTaskRunEndsAsTheTaskDoes(t *testing.T) {
 		"no result": {err: temporal.NewNonRetryableApplicationError("no", "invalid", nil), code: cli.ExitFailed, status: task.Failed, says: "no"},
 		"cancelled": {
 			err:  temporal.NewCanceledError(task.Result{Status: task.Failed, Error: &task.Failure{Trigger: run.TriggerUser, Message: "stopped"}}),
-			code: cli.ExitCancelled, status: task.Failed, says: "stopped",
+			code: cli.ExitCancelled, status: task.Failed, says: "cancelled: stopped\n",
 		},
 		"never began": {err: temporal.NewCanceledError(), code: cli.ExitCancelled, status: task.Skipped, says: "cancelled before it began"},
 	} {
@@ -166,13 +166,14 @@ func TestTaskRunIsCancelledByCtrlCAndThenLeft(t *testing.T) {
 	require.Contains(t, b.server.Asked().CancelledTasks[0].GetReason(), "Ctrl-C")
 	b.signals <- syscall.SIGINT
 	require.Equal(t, cli.ExitCancelled, cmd.ends(t))
-	cmd.err.says(t, "it goes on")
+	cmd.err.says(t, "it was asked to cancel, and ends by itself")
 
 	// Who found the task only leaves it.
 	second := b.start(t, "task", "run", "--type", "noop", "--request-id", "one")
 	second.out.says(t, "was started before")
 	b.signals <- syscall.SIGINT
 	require.Equal(t, cli.ExitCancelled, second.ends(t))
+	second.err.says(t, "it goes on")
 	require.Len(t, b.server.Asked().CancelledTasks, 1)
 }
 
@@ -200,6 +201,7 @@ func TestTaskRunRefusesWithoutAServer(t *testing.T) {
 		"--type http --with a=1 --with a=2":  "--with a: it is given twice",
 		"--type http --with url=ftp://x":     "url: ",
 		"--type noop --timeout 11m":          "timeout: expected a duration of at most 10m",
+		"--type noop --key=":                 "--key is empty",
 		"--type noop --attempts 0":           "--attempts 0: want 1 to 100",
 		"--type noop --wait 1ms":             "--wait 1ms: want 1s to 24h0m0s",
 		"--type noop --tenant a/b":           `--tenant "a/b"`,
