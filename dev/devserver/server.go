@@ -17,6 +17,8 @@ import (
 	"go.temporal.io/server/common/metrics"
 	"go.temporal.io/server/temporal"
 	"go.uber.org/zap"
+
+	"belay.run/internal/seal"
 )
 
 // Options say how a server runs. The zero value is one in memory on a free
@@ -44,6 +46,10 @@ type Options struct {
 	// Config is the dynamic configuration. Defaults to [Preset].
 	Config dynamicconfig.StaticClient
 
+	// Codec seals what clients of the server send. Defaults to one that seals
+	// nothing.
+	Codec *seal.Codec
+
 	// Log takes what the server has to say. Defaults to nothing.
 	Log *zap.Logger
 }
@@ -53,6 +59,7 @@ func (o Options) withDefaults() Options {
 	o.Namespace = cmp.Or(o.Namespace, "default")
 	o.Retention = cmp.Or(o.Retention, 7*24*time.Hour)
 	o.Log = cmp.Or(o.Log, zap.NewNop())
+	o.Codec = cmp.Or(o.Codec, new(seal.Codec))
 	if o.Config == nil {
 		o.Config = Preset()
 	}
@@ -70,6 +77,7 @@ type Server struct {
 	client    client.Client
 	address   string
 	namespace string
+	codec     *seal.Codec
 	fatal     chan error
 }
 
@@ -87,7 +95,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		return nil, err
 	}
 	defer ports.release()
-	s := &Server{address: ports.frontend, namespace: opts.Namespace, fatal: make(chan error, 1)}
+	s := &Server{address: ports.frontend, namespace: opts.Namespace, codec: opts.Codec, fatal: make(chan error, 1)}
 	if err := s.boot(ctx, opts, ports); err != nil {
 		return nil, err
 	}
@@ -184,6 +192,7 @@ func (s *Server) Dial(ctx context.Context, opts client.Options) (client.Client, 
 	if opts.Logger == nil {
 		opts.Logger = sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	}
+	s.codec.Apply(&opts)
 	c, err := client.DialContext(ctx, opts)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to Temporal at %s: %w", s.address, err)
@@ -199,6 +208,9 @@ func (s *Server) Address() string { return s.address }
 
 // Namespace is the namespace of [Server.Client].
 func (s *Server) Namespace() string { return s.namespace }
+
+// Codec is what the server's clients seal with.
+func (s *Server) Codec() *seal.Codec { return s.codec }
 
 // Fatal delivers the reason when the running server cannot go on.
 func (s *Server) Fatal() <-chan error { return s.fatal }

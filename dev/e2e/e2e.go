@@ -154,7 +154,7 @@ func (e *Env) RestartTemporal(t *testing.T) {
 	namespace := e.Temporal.Namespace()
 	require.NoError(t, e.Temporal.Stop())
 	e.Temporal, err = devserver.Start(t.Context(), devserver.Options{
-		IP: host, Port: port, Namespace: namespace, Dir: filepath.Join(e.Dir, "temporal"),
+		IP: host, Port: port, Namespace: namespace, Dir: filepath.Join(e.Dir, "temporal"), Codec: e.Temporal.Codec(),
 	})
 	require.NoError(t, err)
 	e.Runs = runs.New(e.Temporal.Client(), namespace, "")

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"belay.run/dev/redisd"
 	"belay.run/dev/ui"
 	"belay.run/internal/config"
+	"belay.run/internal/seal"
 	"belay.run/internal/secret"
 )
 
@@ -99,6 +101,9 @@ func (s *Stack) boot(ctx context.Context, opts Options) error {
 	server.IP, server.Port, server.Dir = ip, port.Number, s.dir.durable("temporal")
 	server.Namespace = cmp.Or(server.Namespace, "default")
 	server.Log = cmp.Or(server.Log, errorsOf(opts.Log))
+	if server.Codec, err = codecOf(ctx, opts.Worker); err != nil {
+		return err
+	}
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.serve(ctx, server, opts) })
@@ -111,6 +116,18 @@ func (s *Stack) boot(ctx context.Context, opts Options) error {
 		})
 	}
 	return g.Wait()
+}
+
+// codecOf is the codec of the worker, which all clients of the stack share.
+func codecOf(ctx context.Context, settings *config.Config) (*seal.Codec, error) {
+	if settings == nil {
+		return new(seal.Codec), nil
+	}
+	secrets, err := secret.Open(settings.Secrets...)
+	if err != nil {
+		return nil, fmt.Errorf("opening the providers of secrets: %w", err)
+	}
+	return settings.PayloadCodec(ctx, secrets)
 }
 
 // serve starts Temporal and Redis, and on them the worker.

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"belay.run/internal/seal"
 	"belay.run/internal/secret"
 )
 
@@ -35,9 +36,12 @@ type Config struct {
 	HTTPAPIOff   bool // no /api
 	StepEnv      []string
 	Secrets      []string
-	Credentials  map[string][]string // command lines by the name of the provider
-	PortRange    PortRange
-	PortDir      string
+	// PayloadKeys seal what goes to Temporal: the first is written with, all are
+	// read with.
+	PayloadKeys []seal.Named
+	Credentials map[string][]string // command lines by the name of the provider
+	PortRange   PortRange
+	PortDir     string
 	// ContainerEngine is a socket, or ContainerEngineOff.
 	ContainerEngine     string
 	ContainerMounts     []string

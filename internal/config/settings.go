@@ -57,7 +57,7 @@ func settingNames() []string {
 }
 
 func settings() []Setting {
-	return slices.Concat(generalSettings(), httpSettings(), containerSettings(), lightSettings())
+	return slices.Concat(generalSettings(), httpSettings(), containerSettings(), lightSettings(), sealSettings())
 }
 
 func generalSettings() []Setting {

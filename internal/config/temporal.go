@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 	"go.uber.org/zap"
 
+	"belay.run/internal/seal"
 	"belay.run/internal/telemetry"
 )
 
@@ -37,6 +39,9 @@ type TemporalOptions struct {
 	Metrics client.MetricsHandler
 	// Identity names this client in Temporal's histories. Empty: the SDK's.
 	Identity string
+	// Codec seals what goes to Temporal and opens what comes from there. Nil seals
+	// nothing, and says of what is sealed which key it lacks.
+	Codec *seal.Codec
 	// WorkerHeartbeat is how often a worker on this connection tells Temporal
 	// that it lives. Zero: the SDK's default.
 	WorkerHeartbeat time.Duration
@@ -93,6 +98,7 @@ func clientOptions(o TemporalOptions) (client.Options, error) {
 	opts.MetricsHandler = o.Metrics
 	opts.Identity = o.Identity
 	opts.WorkerHeartbeatInterval = o.WorkerHeartbeat
+	cmp.Or(o.Codec, new(seal.Codec)).Apply(&opts)
 	return opts, nil
 }
 

@@ -152,3 +152,18 @@ func TestValueHidesItself(t *testing.T) {
 	require.Equal(t, "hunter2", v.Reveal())
 	require.Empty(t, secret.Value{}.Reveal())
 }
+
+func TestReserve(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"OWN", "OTHER"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("the value of "+name), 0o600))
+	}
+	p := secret.Reserve(secret.Dir(dir), "OWN")
+	v, err := p.Get(t.Context(), "OTHER")
+	require.NoError(t, err)
+	require.Equal(t, "the value of OTHER", v.Reveal())
+	_, err = p.Get(t.Context(), "OWN")
+	require.ErrorContains(t, err, "secret OWN: it is the worker's own")
+	require.NotErrorIs(t, err, secret.ErrNotFound, "no other place is asked")
+}

@@ -16,6 +16,8 @@ import (
 	"belay.run/internal/config"
 	"belay.run/internal/logs"
 	"belay.run/internal/resource"
+	"belay.run/internal/seal"
+	"belay.run/internal/secret"
 	"belay.run/internal/store"
 	"belay.run/starter/runs"
 )
@@ -84,7 +86,11 @@ func fromEnvironment(ctx context.Context) (*Connection, error) {
 	if err != nil {
 		return nil, &ExitError{Code: ExitUsage, Err: err}
 	}
-	temporal, err := config.DialTemporal(ctx, config.TemporalOptions{Identity: whoami(), Patience: dialPatience})
+	codec, err := payloadCodec(ctx, settings)
+	if err != nil {
+		return nil, &ExitError{Code: ExitUsage, Err: err}
+	}
+	temporal, err := config.DialTemporal(ctx, config.TemporalOptions{Identity: whoami(), Patience: dialPatience, Codec: codec})
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +107,15 @@ func fromEnvironment(ctx context.Context) (*Connection, error) {
 			temporal.Close()
 		},
 	}, nil
+}
+
+// payloadCodec reads the keys, if any are named.
+func payloadCodec(ctx context.Context, settings *config.Config) (*seal.Codec, error) {
+	secrets, err := secret.Open(settings.Secrets...)
+	if err != nil {
+		return nil, fmt.Errorf("BELAY_SECRETS: %w", err)
+	}
+	return settings.PayloadCodec(ctx, secrets)
 }
 
 // webURL is the address of the UI that belongs to a Temporal.

@@ -15,6 +15,7 @@ import (
 
 	"belay.run/internal/config"
 	"belay.run/internal/metrics"
+	"belay.run/internal/seal"
 	"belay.run/internal/secret"
 	"belay.run/internal/store"
 	"belay.run/internal/telemetry"
@@ -55,6 +56,7 @@ type Worker struct {
 	running  *running
 	metrics  *metrics.Metrics
 	api      *api.API // nil where it is off
+	codec    *seal.Codec
 
 	deps   deps
 	once   once
@@ -67,7 +69,7 @@ type Worker struct {
 	closers  []func() error // undone from the last to the first
 }
 
-// New takes the state directory, reads the tokens and opens the HTTP address, so
+// New takes the state directory, reads the keys and tokens and opens the HTTP address, so
 // that all are refused before anything is waited for. Whoever gets a worker calls Stop.
 func New(cfg Config) (*Worker, error) {
 	if cfg.Settings == nil {
@@ -90,15 +92,20 @@ func New(cfg Config) (*Worker, error) {
 	name, _ := os.Hostname()
 	w.identity = fmt.Sprintf("belay/%s@%s", host.ID(), name)
 
-	if w.deps.secrets, err = secret.Open(cfg.Settings.Secrets...); err != nil {
+	own, err := secret.Open(cfg.Settings.Secrets...)
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the providers of secrets: %w", err), w.close())
+	}
+	w.deps.secrets = secret.Reserve(own, cfg.Settings.OwnSecrets()...)
+	if w.codec, err = cfg.Settings.PayloadCodec(context.Background(), own); err != nil {
+		return nil, errors.Join(err, w.close())
 	}
 	l, err := listen(context.Background(), cfg.Settings.HTTPAddress)
 	if err != nil {
 		return nil, errors.Join(err, w.close())
 	}
 	if l != nil {
-		if err := w.openAPI(l); err != nil {
+		if err := w.openAPI(l, own); err != nil {
 			return nil, errors.Join(err, l.Close(), w.close())
 		}
 		w.onStop(w.serve(l))

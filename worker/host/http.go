@@ -15,6 +15,7 @@ import (
 
 	"belay.run/internal/batch/control"
 	"belay.run/internal/config"
+	"belay.run/internal/secret"
 	"belay.run/worker/api"
 )
 
@@ -45,7 +46,7 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 
 // openAPI makes the API that is served on l; none where it is off. Where others
 // than this machine reach it, it does not go without tokens.
-func (w *Worker) openAPI(l net.Listener) error {
+func (w *Worker) openAPI(l net.Listener, own secret.Provider) error {
 	s := w.cfg.Settings
 	addr, isTCP := l.Addr().(*net.TCPAddr)
 	cfg := api.Config{Loopback: isTCP && addr.IP.IsLoopback(), Logger: w.log.Named("api")}
@@ -57,7 +58,7 @@ func (w *Worker) openAPI(l net.Listener) error {
 			"http_address %s can be reached from other machines, and without tokens whoever reaches it could run tasks: "+
 				"name the secrets of tenants (http_tokens: TENANT=SECRET), leave out the API (http_api: off), or listen on 127.0.0.1", s.HTTPAddress)}
 	case len(s.HTTPTokens) > 0:
-		tokens, err := api.ReadTokens(context.Background(), w.deps.secrets, s.HTTPTokens, cfg.Logger)
+		tokens, err := api.ReadTokens(context.Background(), own, s.HTTPTokens, cfg.Logger)
 		if err != nil {
 			return &config.SettingError{Setting: "BELAY_HTTP_TOKENS", Err: err}
 		}

@@ -161,6 +161,7 @@ func (w *Worker) connectTemporal(ctx context.Context) error {
 		Logger:          w.sdkLog(),
 		Metrics:         measured,
 		Identity:        w.identity,
+		Codec:           w.codec,
 		WorkerHeartbeat: activities.WorkerHeartbeat,
 		Waiting:         func(err *config.UnreachableError, next time.Duration) { w.waiting(err, next) },
 	})
