@@ -18,6 +18,7 @@ import (
 // PlanInput is the text of a pipeline file and the inputs given for it.
 type PlanInput struct {
 	File   string            `json:"file"`
+	Tenant string            `json:"tenant,omitempty"`
 	Path   string            `json:"path,omitempty"`
 	Inputs map[string]string `json:"inputs,omitempty"`
 	// SourceRef is set where the starter has packed the source folder.

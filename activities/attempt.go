@@ -141,12 +141,12 @@ func (a *attempt) run() (err error) {
 		return err
 	}
 	a.setPhase(PhaseWaiting)
-	since := time.Now()
-	if err := a.steps.slots.Acquire(a.ctx, 1); err != nil {
+	tenant, since := a.in.Vars["BELAY_TENANT"], time.Now()
+	if err := a.steps.slots.Acquire(a.ctx, tenant); err != nil {
 		return a.stopped(err)
 	}
+	defer a.steps.slots.Release(tenant)
 	a.steps.Meter.Waited(measure.Process, time.Since(since))
-	defer a.steps.slots.Release(1)
 	a.steps.Meter.Running(1)
 	defer a.steps.Meter.Running(-1)
 	a.setPhase(PhaseRunning)

@@ -18,6 +18,7 @@ import (
 	"belay.run/internal/cancels"
 	"belay.run/internal/router"
 	"belay.run/internal/run"
+	"belay.run/internal/slots"
 	"belay.run/internal/spec"
 )
 
@@ -27,13 +28,14 @@ type Control struct {
 	namespace string
 	cancels   *cancels.Cancels
 	router    *router.Router
+	runs      slots.Quotas
 }
 
 // NewControl returns Control over a connection to Temporal and its namespace. The
-// router says where built-in steps run. Hosts are told of cancels through told,
-// which may be nil.
-func NewControl(c client.Client, namespace string, r *router.Router, told *cancels.Cancels) *Control {
-	return &Control{client: c, namespace: namespace, router: r, cancels: told}
+// router says where built-in steps run, runs how many of them a tenant may have.
+// Hosts are told of cancels through told, which may be nil.
+func NewControl(c client.Client, namespace string, r *router.Router, runs slots.Quotas, told *cancels.Cancels) *Control {
+	return &Control{client: c, namespace: namespace, router: r, runs: runs, cancels: told}
 }
 
 // Plan parses and checks a pipeline file, binds its inputs and freezes it, so
@@ -52,6 +54,7 @@ func (c *Control) Plan(ctx context.Context, in PlanInput) (*spec.Plan, error) {
 		return nil, invalid(fmt.Errorf("source.path %q: a run that the starter did not start "+
 			"has no folder to resolve it in: use an absolute path on the workers, or source.git", s.Path))
 	}
+	plan.TenantRuns = c.runs.Of(in.Tenant)
 	return c.router.Apply(plan), nil
 }
 

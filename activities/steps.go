@@ -8,13 +8,13 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
-	"golang.org/x/sync/semaphore"
 
 	"belay.run/internal/container"
 	"belay.run/internal/logs"
 	"belay.run/internal/proc"
 	"belay.run/internal/run"
 	"belay.run/internal/secret"
+	"belay.run/internal/slots"
 	"belay.run/internal/store"
 	"belay.run/internal/workspace"
 )
@@ -36,6 +36,8 @@ type StepsConfig struct {
 	Containers *container.Host
 	// MaxProcesses is how many steps run a process at once on this host.
 	MaxProcesses int
+	// TenantSteps bounds how many of those a tenant has.
+	TenantSteps slots.Quotas
 	// Environment is what steps get of the worker's own variables, as
 	// NAME=value.
 	Environment []string
@@ -50,7 +52,7 @@ type StepsConfig struct {
 type Steps struct {
 	StepsConfig
 
-	slots *semaphore.Weighted
+	slots *slots.Slots
 
 	mu sync.Mutex
 	// running are the attempts under way; ended the nodes that were ended
@@ -68,7 +70,7 @@ func NewSteps(cfg StepsConfig) *Steps {
 	}
 	cfg.Meter = meterOr(cfg.Meter)
 	return &Steps{
-		StepsConfig: cfg, slots: semaphore.NewWeighted(int64(cfg.MaxProcesses)),
+		StepsConfig: cfg, slots: slots.New(cfg.MaxProcesses, cfg.TenantSteps.Of),
 		running: map[nodeKey]*attempt{}, ended: map[nodeKey]run.Cause{},
 	}
 }

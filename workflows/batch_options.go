@@ -27,6 +27,7 @@ func partOptions(in *batch.Input, p *batch.PartInput, place int) workflow.ChildW
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		StaticSummary:         fmt.Sprintf("tasks %d–%d of %d", first.First+1, last.First+last.Tasks, in.Total),
+		Priority:              run.Priority(in.Tenant, 0),
 		TypedSearchAttributes: temporal.NewSearchAttributes(
 			temporal.NewSearchAttributeKeyKeyword(AttrTenant).ValueSet(in.Tenant),
 			temporal.NewSearchAttributeKeyKeyword(AttrProject).ValueSet(in.Project),

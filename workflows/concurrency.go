@@ -30,6 +30,8 @@ const (
 type slot struct {
 	in   activities.SlotInput
 	held bool
+	// kind and name are what is waited for, for people.
+	kind, name string
 	// show takes what is waited for; nil when that is over.
 	show func(*run.WaitingFor)
 	// mail brings the news of the group.
@@ -50,7 +52,10 @@ func newSlot(c *spec.Concurrency, scope expr.Scope, tenant, project string, requ
 		return nil, fmt.Errorf("concurrency.group: %w", err)
 	}
 	request.Limit, request.OnFull = max(c.Limit, 1), c.OnFull
-	return &slot{in: activities.SlotInput{Tenant: tenant, Project: project, Group: name, Request: request}}, nil
+	return &slot{
+		kind: run.WaitsGroup, name: name,
+		in: activities.SlotInput{Tenant: tenant, Project: project, Group: name, Request: request},
+	}, nil
 }
 
 // take asks for the slot and waits until it is granted. The cause it returns
@@ -61,7 +66,7 @@ func (s *slot) take(ctx workflow.Context) *run.Cause {
 		return nil
 	}
 	now := workflow.Now(ctx)
-	waiting := &run.WaitingFor{Kind: "group", Name: s.in.Group, Since: &now}
+	waiting := &run.WaitingFor{Kind: s.kind, Name: s.name, Since: &now}
 	s.show(waiting)
 	defer s.show(nil)
 	me := memberOf{s.in.Group, s.in.Request.Owner.Node}

@@ -172,6 +172,7 @@ func stageOptions(in *StageInput, node, summary string) workflow.ChildWorkflowOp
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		StaticSummary:         summary,
+		Priority:              run.Priority(in.Tenant, 0),
 		TypedSearchAttributes: temporal.NewSearchAttributes(
 			temporal.NewSearchAttributeKeyKeyword(AttrTenant).ValueSet(in.Tenant),
 			temporal.NewSearchAttributeKeyKeyword(AttrProject).ValueSet(in.Project),

@@ -32,7 +32,9 @@ type pipeline struct {
 	blocked *run.Cause
 	// open is how many stages run.
 	open  int
-	slot  *slot  // in the pipeline's concurrency group
+	slot  *slot // in the pipeline's concurrency group
+	quota *slot // among the runs of its tenant
+	mail  *mailbox
 	claim *claim // of the pipeline's key
 	// remains is what stages could not give back.
 	remains remains
@@ -59,7 +61,8 @@ func Pipeline(ctx workflow.Context, in PipelineInput) (*run.Document, error) {
 	p.body(ctx)
 	p.runFinally(ctx)
 	p.settleRemains(ctx)
-	p.leaveSlot(ctx)
+	p.leave(ctx, p.slot)
+	p.leave(ctx, p.quota)
 	return p.close(ctx)
 }
 
@@ -92,7 +95,7 @@ func (p *pipeline) freeze(ctx workflow.Context) *run.Cause {
 	opts := controlOptions()
 	opts.Summary = "reads the pipeline file"
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), control.Plan, activities.PlanInput{
-		File: p.in.File, Path: p.in.Path, Inputs: p.in.Inputs, SourceRef: p.in.SourceRef,
+		File: p.in.File, Tenant: p.doc.Tenant, Path: p.in.Path, Inputs: p.in.Inputs, SourceRef: p.in.SourceRef,
 	}).Get(ctx, &p.plan)
 	if err != nil {
 		if _, cancelled := errors.AsType[*temporal.CanceledError](err); cancelled {
@@ -137,6 +140,7 @@ func (p *pipeline) body(ctx workflow.Context) {
 	p.halt.arm(ctx, cancel)
 	p.heed(ctx)
 	p.takeClaim(work)
+	p.takeQuota(work)
 	p.takeSlot(work)
 	p.startClock(work)
 	p.runStages(work)

@@ -4,6 +4,7 @@
 package config
 
 import (
+
 	"errors"
 	"fmt"
 	"maps"
@@ -17,6 +18,7 @@ import (
 
 	"belay.run/internal/seal"
 	"belay.run/internal/secret"
+	"belay.run/internal/slots"
 )
 
 // Config holds every setting. The table in settings.go says what each means.
@@ -29,6 +31,8 @@ type Config struct {
 	OnlyLabels   bool
 	MaxProcesses int
 	MaxStages    int
+	TenantRuns   slots.Quotas
+	TenantSteps  slots.Quotas
 	DrainTimeout time.Duration
 	Janitor      time.Duration // 0: this worker asks for none
 	HTTPAddress  string

@@ -142,6 +142,18 @@ secrets: [env, "dir:/run/secrets", exec:/usr/bin/secret get]
 		}
 	})
 
+	t.Run("QuotasOfTenants", func(t *testing.T) {
+		t.Parallel()
+		c, err := config.Load([]string{"--tenant-runs=shop=200, *=50"}, environment("BELAY_TENANT_STEPS", "shop=4"))
+		require.NoError(t, err)
+		require.Equal(t, []int{200, 50}, []int{c.TenantRuns.Of("shop"), c.TenantRuns.Of("other")})
+		require.Equal(t, []int{4, 0}, []int{c.TenantSteps.Of("shop"), c.TenantSteps.Of("other")})
+		for _, bad := range []string{"shop", "shop=", "shop=0", "shop=-1", "shop=many", "a/b=1", "=1", "shop=1,shop=2", "shop=100001"} {
+			_, err := config.Load(nil, environment("BELAY_TENANT_RUNS", bad))
+			require.ErrorContains(t, err, "tenant_runs", bad)
+		}
+	})
+
 	t.Run("ListsByCommas", func(t *testing.T) {
 		t.Parallel()
 		c, err := config.Load([]string{"--labels", " a, b,,c "}, environment("BELAY_STATE_DIR", "/s"))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"belay.run/internal/secret"
+	"belay.run/internal/slots"
 )
 
 // Setting is one row of the table of settings. The flag is the name with
@@ -102,6 +103,16 @@ func generalSettings() []Setting {
 			Name: "max_stages", Env: "BELAY_MAX_STAGES", Derived: "8 times max_processes",
 			Help: "How many stages may have a workspace on this host at once. More wait for a host, this one or another.",
 			set:  count(maxStages, func(c *Config) *int { return &c.MaxStages }),
+		},
+		{
+			Name: "tenant_runs", Env: "BELAY_TENANT_RUNS", List: true,
+			Help: "How many runs a tenant may have at once, on all hosts together, separated by commas, as TENANT=NUMBER, * for each that is not named. More wait. Give all workers the same. Empty: no bound.",
+			set:  quotas(func(c *Config) *slots.Quotas { return &c.TenantRuns }),
+		},
+		{
+			Name: "tenant_steps", Env: "BELAY_TENANT_STEPS", List: true,
+			Help: "How many steps of a tenant run at once on this host, in the same form. More wait, while others take the slots of max_processes. Empty: no bound.",
+			set:  quotas(func(c *Config) *slots.Quotas { return &c.TenantSteps }),
 		},
 		{
 			Name: "drain_timeout", Env: "BELAY_DRAIN_TIMEOUT", Default: "10m",

@@ -87,6 +87,12 @@ type Step struct {
 	MaxRSS int64   `json:"max_rss_bytes,omitempty"`
 }
 
+// Kinds of what is waited for that are groups.
+const (
+	WaitsGroup = "group" // a slot of a concurrency group
+	WaitsQuota = "quota" // a run's turn among those of its tenant
+)
+
 // WaitingFor says what a node that is not running yet, or is ending, waits for.
 type WaitingFor struct {
 	Kind     string     `json:"kind"`

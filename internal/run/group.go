@@ -23,6 +23,10 @@ func GroupID(tenant, project, name string) string {
 	return strings.Join([]string{part(tenant), part(project), "group", short}, "/")
 }
 
+// QuotaGroup is the group of the runs of a tenant that has a quota. It belongs to
+// no project.
+const QuotaGroup = "quota:runs"
+
 // BatchID builds the workflow id of a batch of light tasks:
 // tenant/project/batch/<name>.
 func BatchID(tenant, project, name string) string {

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"belay.run/internal/expr"
+	"belay.run/internal/run"
 )
 
 // maxGroupLimit is how many a concurrency group may let run at once.
@@ -109,7 +110,12 @@ func oneLine(what string) kind[string] {
 func CheckKey(key string) error { return checkBusinessText("key", key, MaxKey) }
 
 // CheckGroup says what is wrong with the name of a group that expressions made.
-func CheckGroup(group string) error { return checkBusinessText("group", group, MaxGroup) }
+func CheckGroup(group string) error {
+	if strings.HasPrefix(group, run.QuotaGroup) {
+		return fmt.Errorf("the group %q: names that begin with %s are kept for quotas of tenants", group, run.QuotaGroup)
+	}
+	return checkBusinessText("group", group, MaxGroup)
+}
 
 func checkBusinessText(what, s string, limit int) error {
 	switch {

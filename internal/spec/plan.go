@@ -25,6 +25,9 @@ type Plan struct {
 	Dedup       *Dedup       `json:"dedup,omitempty"`
 	Concurrency *Concurrency `json:"concurrency,omitempty"`
 	Risk        Risk         `json:"risk,omitempty"`
+	// TenantRuns is how many runs its tenant may have at once, as the worker's
+	// settings said when the plan was made; 0: no bound.
+	TenantRuns int `json:"tenant_runs,omitempty"`
 	// Notify is nil where nobody is told of what could not be released.
 	Notify *Notify `json:"notify,omitempty"`
 

@@ -102,6 +102,8 @@ func join(parts []string, by string) string {
 // waitWords says what a wait of a kind is. Some waits are work.
 func waitWords(kind string) string {
 	switch kind {
+	case run.WaitsQuota:
+		return "waiting for its turn among the"
 	case "host":
 		return "waiting for a host on"
 	case "workspace":

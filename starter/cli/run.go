@@ -29,6 +29,7 @@ type runFlags struct {
 	duplicate  policy
 	rerun      bool
 	detach     bool
+	priority   int
 	output     *format
 }
 
@@ -54,6 +55,7 @@ func runCommand(a *app) *cobra.Command {
 	flags.Var(&f.duplicate, "on-duplicate", "what becomes of a duplicate, in place of what the file says")
 	flags.BoolVar(&f.rerun, "rerun", false, "run even if one with this key has completed")
 	flags.BoolVar(&f.detach, "detach", false, "start it and return at once")
+	flags.IntVar(&f.priority, "priority", 0, "from 1, before all others that wait, to 5 (default 3)")
 	cmd.ValidArgsFunction = yamlFiles
 	f.output = outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, argv []string) error {
@@ -62,6 +64,9 @@ func runCommand(a *app) *cobra.Command {
 		}
 		if flags.Changed("dedup-key") && f.key == "" {
 			return usage("--dedup-key: the key is empty")
+		}
+		if flags.Changed("priority") && (f.priority < run.FirstPriority || f.priority > run.LastPriority) {
+			return usage("--priority %d: want %d, before all others that wait, to %d", f.priority, run.FirstPriority, run.LastPriority)
 		}
 		return a.run(cmd.Context(), argv[0], &f, flags.Changed("request-id"))
 	}
@@ -136,7 +141,7 @@ func (a *app) prepare(path string, f *runFlags, named bool) (*request, *spec.Pla
 		return nil, nil, invalidFile(err)
 	}
 	req := &request{
-		pipeline: plan.Name, inputs: plan.Inputs, legs: plan.Legs(), named: named,
+		pipeline: plan.Name, inputs: plan.Inputs, legs: plan.Legs(), named: named, priority: f.priority,
 		input: workflows.PipelineInput{
 			File: string(text), Path: path, Inputs: inputs, Tenant: f.tenant, Project: f.project,
 			Sender: f.sender, RequestID: f.requestID, RequestedAt: time.Now().UTC(),

@@ -33,6 +33,8 @@ type request struct {
 	// named says that the request id was given, so that it may have been seen
 	// before.
 	named bool
+	// priority is 0 where none was given.
+	priority int
 	// keyed is nil for a pipeline without a key.
 	keyed *keyed
 }
@@ -87,6 +89,7 @@ func (r *request) options(id string, reuse enumspb.WorkflowIdReusePolicy) client
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		// Else the old run's handle comes back as if it were a new one.
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		Priority:                                 run.Priority(r.input.Tenant, r.priority),
 		TypedSearchAttributes: temporal.NewSearchAttributes(
 			temporal.NewSearchAttributeKeyKeyword(workflows.AttrTenant).ValueSet(r.input.Tenant),
 			temporal.NewSearchAttributeKeyKeyword(workflows.AttrProject).ValueSet(r.input.Project),

@@ -85,6 +85,7 @@ func (r *taskRun) start(ctx context.Context) error {
 		},
 		ActivityIDReusePolicy:    enumspb.ACTIVITY_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		ActivityIDConflictPolicy: enumspb.ACTIVITY_ID_CONFLICT_POLICY_FAIL,
+		Priority:                 run.Priority(r.flags.tenant, 0),
 		TypedSearchAttributes: temporal.NewSearchAttributes(
 			temporal.NewSearchAttributeKeyKeyword(workflows.AttrTenant).ValueSet(r.flags.tenant),
 			temporal.NewSearchAttributeKeyKeyword(workflows.AttrProject).ValueSet(r.flags.project),

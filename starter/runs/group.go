@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// waitsGroup is the kind of a wait for a slot of a concurrency group.
-	waitsGroup = "group"
 	// groupEvery bounds how often a group is asked, groupPatience how long it
 	// has for the answer.
 	groupEvery    = 2 * time.Second
@@ -33,10 +31,16 @@ type seenGroup struct {
 // not answer, what the members were told stands.
 func (r *Reader) places(ctx context.Context, d *run.Document) {
 	fill := func(w *run.WaitingFor, node string) {
-		if w == nil || w.Kind != waitsGroup || w.Name == "" {
+		if w == nil || w.Name == "" {
 			return
 		}
-		state := r.group(ctx, run.GroupID(d.Tenant, d.Project, w.Name))
+		var state *workflows.GroupState
+		switch w.Kind {
+		case run.WaitsGroup:
+			state = r.group(ctx, run.GroupID(d.Tenant, d.Project, w.Name))
+		case run.WaitsQuota:
+			state = r.group(ctx, run.GroupID(d.Tenant, "", run.QuotaGroup))
+		}
 		if state == nil {
 			return
 		}

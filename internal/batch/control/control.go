@@ -69,6 +69,7 @@ func (c *Client) Start(ctx context.Context, in batch.Input, name string) (Starte
 		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		Priority:                                 run.Priority(in.Tenant, 0),
 		StaticSummary:                            strings.ToValidUTF8(what[:min(len(what), maxSummary)], ""),
 		Memo:                                     map[string]any{batch.Memo: in},
 		TypedSearchAttributes: temporal.NewSearchAttributes(
