@@ -18,6 +18,7 @@ import (
 	"belay.run/internal/liveness"
 	"belay.run/internal/pause"
 	"belay.run/internal/resource"
+	"belay.run/internal/retention"
 	"belay.run/internal/run"
 	"belay.run/internal/telemetry"
 )
@@ -29,6 +30,8 @@ type ReaperConfig struct {
 	// Ledger is nil without Redis: then only Temporal's histories tell what may
 	// be left.
 	Ledger *resource.Ledger
+	// Expire removes what was kept for long enough; nil removes nothing.
+	Expire func(context.Context) (*retention.Result, error)
 	// Overdue counts a run that is found overdue; nil does not.
 	Overdue func()
 	Logger  *zap.Logger

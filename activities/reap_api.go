@@ -5,6 +5,7 @@ import (
 
 	"belay.run/internal/batch"
 	"belay.run/internal/resource"
+	"belay.run/internal/retention"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 )
@@ -28,6 +29,9 @@ type JanitorInput struct {
 	// Eager tries again at once what could not be released before, however
 	// often that was.
 	Eager bool `json:"eager,omitempty"`
+	// Retention also removes what was kept for long enough, which the workers
+	// otherwise do every hour.
+	Retention bool `json:"retention,omitempty"`
 }
 
 // JanitorResult is what a pass found and did.
@@ -44,6 +48,9 @@ type JanitorResult struct {
 	UnderWay []string `json:"under_way"`
 	// Overdue are runs that should have ended long ago: the pass told people.
 	Overdue []string `json:"overdue,omitempty"`
+	// Expired counts what was removed since it was kept for long enough; nil where
+	// the pass was not to look.
+	Expired *retention.Result `json:"expired,omitempty"`
 	// More says that there were more runs than one pass takes.
 	More bool `json:"more,omitempty"`
 	// Notes are what kept the pass from seeing everything.

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"belay.run/activities"
+	"belay.run/internal/retention"
 )
 
 // Janitor is one pass of the janitor: it looks for closed runs that left
@@ -33,7 +34,10 @@ func Janitor(ctx workflow.Context, in activities.JanitorInput) (*activities.Jani
 	for i := range found.Overdue {
 		p.tellOverdue(ctx, &found.Overdue[i])
 	}
-	over := func() bool { return len(p.open) == 0 && p.telling == 0 }
+	if in.Retention {
+		p.expire(ctx)
+	}
+	over := func() bool { return len(p.open) == 0 && p.telling == 0 && !p.expiring }
 	if _, err := workflow.AwaitWithTimeout(ctx, cmp.Or(in.Patience, janitorPatience), over); err != nil {
 		return nil, err
 	}
@@ -49,6 +53,8 @@ type pass struct {
 	open []string // the ids of runs whose release is under way
 	// telling is how many notices are under way.
 	telling int
+	// expiring says that what is too old is being removed.
+	expiring bool
 	// shown is how many resources the result names so far.
 	shown int
 }
@@ -97,6 +103,21 @@ func (p *pass) tellOverdue(ctx workflow.Context, o *activities.Overdue) {
 		if note := notify(ctx, o.Notify, notice, "a run that is overdue"); note != "" {
 			p.res.Notes = append(p.res.Notes, note)
 		}
+	})
+}
+
+// expire has removed what was kept for long enough.
+func (p *pass) expire(ctx workflow.Context) {
+	p.expiring = true
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		defer func() { p.expiring = false }()
+		var reaper *activities.Reaper
+		var res retention.Result
+		if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, expireOptions()), reaper.Expire).Get(ctx, &res); err != nil {
+			p.res.Notes = append(p.res.Notes, fmt.Sprintf("not all that is too old could be removed: %s", reason(err)))
+			return
+		}
+		p.res.Expired = &res
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"belay.run/activities"
 	"belay.run/internal/resource"
+	"belay.run/internal/retention"
 	"belay.run/internal/spec"
 )
 
@@ -74,6 +75,29 @@ func TestJanitor(t *testing.T) {
 		require.Equal(t, []string{"id-a", "id-b"}, res.Overdue)
 		require.Equal(t, []string{"find 50", "tell http://x: overdue  of id-a"}, r.all(), "nobody is to be told of the other, and nothing is touched")
 		require.Empty(t, res.Notes)
+	})
+
+	t.Run("RemovesWhatIsTooOldWhereItIsAskedFor", func(t *testing.T) {
+		t.Parallel()
+		for _, fails := range []bool{false, true} {
+			env, r := reaper(t)
+			r.refusesToExpire = fails
+			env.ExecuteWorkflow(activities.JanitorWorkflow, activities.JanitorInput{Retention: true})
+			require.NoError(t, env.GetWorkflowError())
+			var res activities.JanitorResult
+			require.NoError(t, env.GetWorkflowResult(&res))
+			require.Contains(t, r.all(), "expire")
+			if fails {
+				require.Nil(t, res.Expired)
+				require.Len(t, res.Notes, 1)
+				require.Contains(t, res.Notes[0], "too old")
+				continue
+			}
+			require.Equal(t, &retention.Result{Logs: 3}, res.Expired)
+		}
+		env, r := reaper(t)
+		require.Nil(t, pass(t, env).Expired)
+		require.NotContains(t, r.all(), "expire", "no pass did before it knew how")
 	})
 
 	t.Run("DoesNotWaitForWhatTakesLong", func(t *testing.T) {

@@ -41,6 +41,14 @@ func findOptions() workflow.ActivityOptions {
 	return o
 }
 
+// expireOptions are for removing what was kept for long enough. What is left is
+// for the next time.
+func expireOptions() workflow.ActivityOptions {
+	o := findOptions()
+	o.Summary = "removes what was kept for long enough"
+	return o
+}
+
 // unwindOptions are for waiting until the stages of a closed run have ended.
 func unwindOptions() workflow.ActivityOptions {
 	o := awaitOptions("waits until all of the run is closed")

@@ -18,6 +18,7 @@ import (
 
 	"belay.run/activities"
 	"belay.run/internal/resource"
+	"belay.run/internal/retention"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 	"belay.run/workflows"
@@ -25,6 +26,8 @@ import (
 
 // remains stand in for what closed runs left, and for those who give it back.
 type remains struct {
+	refusesToExpire bool
+
 	found   activities.Found
 	closed  map[string]activities.Closed // by run key; closed as cancelled by default
 	left    map[string]activities.Remains
@@ -87,6 +90,14 @@ func (r *remains) Notify(_ context.Context, in activities.NotifyInput) error {
 	}
 	r.note("tell %s: %s %s of %s", who, in.Notice.Event, strings.Join(names, " "), in.Notice.Run)
 	return r.down
+}
+
+func (r *remains) Expire(context.Context) (*retention.Result, error) {
+	r.note("expire")
+	if r.refusesToExpire {
+		return nil, errors.New("the store is away")
+	}
+	return &retention.Result{Logs: 3}, nil
 }
 
 func (r *remains) Release(_ context.Context, o activities.Owner) error {

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +20,7 @@ import (
 
 	"belay.run/activities"
 	"belay.run/dev/e2e"
+	"belay.run/internal/logs"
 	"belay.run/internal/run"
 )
 
@@ -211,4 +213,45 @@ stages:
 	require.NotContains(t, leaked(), `"window"`)
 	about := slices.DeleteFunc(slices.Clone(told.events()), func(e string) bool { return !strings.HasSuffix(e, "custom window") })
 	require.Len(t, about, 2, "each is told once: %v", told.events())
+}
+
+// TestJanitorRemovesWhatIsTooOld ages the logs of a run that has closed and those
+// of one that is open: only the first go.
+func TestJanitorRemovesWhatIsTooOld(t *testing.T) {
+	t.Parallel()
+	env := shared.Get(t)
+	file := func(name, script string) string {
+		return "\nversion: 1\nname: " + name + "\nstages: [{name: s, steps: [{name: a, run: \"" + script + "\"}]}]\n"
+	}
+	closed, open := env.Run(t, file("aged", "echo done")), env.Run(t, file("ageing", "echo ready; sleep "+seconds(343)))
+	open.WaitLog("s/a", "ready")
+	closedKey, openKey := closed.Wait().RunKey, open.WaitNode("s/a", run.Running).RunKey
+	dir := strings.TrimPrefix(env.StoreURL(), "file://")
+	old := time.Now().Add(-100 * 24 * time.Hour)
+	age := func(runKey string) {
+		found := 0
+		require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !strings.Contains(path, runKey) || d.IsDir() {
+				return nil //nolint:nilerr // other tests remove what they made
+			}
+			found++
+			return os.Chtimes(path, old, old)
+		}))
+		require.Positive(t, found)
+	}
+	age(closedKey)
+	age(openKey)
+	got := env.CLI(t, "janitor", "run", "-o", "json")
+	var res activities.JanitorResult
+	require.NoError(t, json.Unmarshal([]byte(got.Stdout), &res), got.Stderr+got.Stdout)
+	require.NotNil(t, res.Expired, "%v", res.Notes)
+	require.Positive(t, res.Expired.Logs)
+	sources, err := env.Logs.Sources(t.Context(), closedKey, logs.Filter{})
+	require.NoError(t, err)
+	require.Empty(t, sources)
+	sources, err = env.Logs.Sources(t.Context(), openKey, logs.Filter{})
+	require.NoError(t, err)
+	require.NotEmpty(t, sources, "of what is open nothing is removed")
+	open.Cancel("enough")
+	open.Wait()
 }

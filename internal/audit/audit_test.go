@@ -265,7 +265,7 @@ func TestBounded(t *testing.T) {
 	onEachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		t.Helper()
 		const most = 300
-		l := audit.New(rdb, audit.Options{Entries: most})
+		l := audit.New(rdb, audit.Options{Entries: most, Retention: time.Hour})
 		for i := range 3 * most {
 			require.NoError(t, l.Write(t.Context(), blocked("acme", fmt.Sprint(i), fmt.Sprint(i))))
 		}

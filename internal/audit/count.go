@@ -8,7 +8,10 @@ import (
 const (
 	// countsKept is how long the counts of an hour are kept.
 	countsKept = 32 * 24 * time.Hour
-	// maxFields bounds the counts of one tenant and hour.
+	// daysKept is how long the counts of a day are kept: a year, and what one may
+	// be late with its report.
+	daysKept = 400 * 24 * time.Hour
+	// maxFields bounds the counts of one tenant and hour, or day.
 	maxFields = 4000
 	// otherName is what pipelines are counted under beyond that.
 	otherName = "(other)"

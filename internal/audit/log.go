@@ -20,8 +20,6 @@ import (
 const (
 	// EntriesDefault is how many entries of a tenant are kept.
 	EntriesDefault = 50_000
-	// RetentionDefault is how long an entry is kept.
-	RetentionDefault = 90 * 24 * time.Hour
 	// TimeoutDefault bounds a write.
 	TimeoutDefault = 2 * time.Second
 	// maxText bounds each text of an entry.
@@ -39,7 +37,8 @@ type Options struct {
 	// Entries is about how many entries of each tenant are kept. Defaults to
 	// EntriesDefault.
 	Entries int
-	// Retention is how long an entry is kept. Defaults to RetentionDefault.
+	// Retention is how long an entry is kept; zero leaves that to others: it is
+	// the workers' setting, and who only adds an entry does not know it.
 	Retention time.Duration
 	// Timeout bounds each write, with a client that heeds the deadlines of
 	// contexts: an audit never holds up a run for longer. Defaults to
@@ -72,7 +71,6 @@ type Log struct {
 // New returns the audit that is kept in Redis.
 func New(rdb redis.UniversalClient, opts Options) *Log {
 	opts.Entries = cmp.Or(opts.Entries, EntriesDefault)
-	opts.Retention = cmp.Or(opts.Retention, RetentionDefault)
 	opts.Timeout = cmp.Or(opts.Timeout, TimeoutDefault)
 	return &Log{rdb: rdb, opts: opts, log: telemetry.OrNop(opts.Logger), tenants: make(map[string]bool)}
 }
@@ -107,7 +105,8 @@ func (l *Log) add(ctx context.Context, e *Entry) (fresh bool, err error) {
 	defer cancel()
 	n, err := writeScript.Run(ctx, l.rdb, []string{streamKey(e.Tenant), seenKey(e.Tenant)},
 		e.mark(), text, l.opts.Entries, l.opts.Retention.Milliseconds(),
-		countsPrefix(e.Tenant), entryCount(e).field(), entryCount(e).other().field(), maxFields, countsKept.Milliseconds(),
+		entryCount(e).field(), entryCount(e).other().field(), maxFields,
+		countsPrefix(e.Tenant), countsKept.Milliseconds(), daysPrefix(e.Tenant), daysKept.Milliseconds(),
 	).Int64()
 	if err != nil {
 		return false, fmt.Errorf("writing an audit entry: %w", explain(err))

@@ -91,16 +91,19 @@ func (m *Meter) Flush(ctx context.Context) error {
 	m.mu.Unlock()
 	for s, n := range taken {
 		c := count{project: s.project, pipeline: s.pipeline, what: granted}
-		key := hourKey(countsPrefix(s.tenant), hourOf(now))
 		if err == nil {
-			err = m.add(ctx, key, c.other().field(), c.field(), n)
+			err = m.add(ctx, countsKey(countsPrefix(s.tenant), hourOf(now)), countsKept, c.other().field(), c.field(), n)
 		}
 		if err != nil {
 			m.count(s, n)
 			continue
 		}
-		// A tenant whose claims were all granted is listed too.
+		// A tenant whose claims were all granted is listed too. What fails from here
+		// on is not counted again: it is in the hour already.
 		err = m.rdb.SAdd(ctx, tenantsKey, s.tenant).Err()
+		if err == nil {
+			err = m.add(ctx, countsKey(daysPrefix(s.tenant), dayOf(now)), daysKept, c.other().field(), c.field(), n)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("counting granted claims: %w", explain(err))
@@ -109,13 +112,13 @@ func (m *Meter) Flush(ctx context.Context) error {
 }
 
 func (m *Meter) flushTook(ctx context.Context, now time.Time) error {
-	key := hourKey(overheadPrefix, hourOf(now))
+	key := countsKey(overheadPrefix, hourOf(now))
 	for i := range m.took {
 		fields := m.took[i].take(tierOf(i))
 		if len(fields) == 0 {
 			continue
 		}
-		if err := m.add(ctx, key, "", fields...); err != nil {
+		if err := m.add(ctx, key, countsKept, "", fields...); err != nil {
 			m.took[i].putBack(fields)
 			return fmt.Errorf("noting how long claims took: %w", explain(err))
 		}
@@ -123,8 +126,8 @@ func (m *Meter) flushTook(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-func (m *Meter) add(ctx context.Context, key, other string, fields ...any) error {
-	args := append([]any{maxFields, countsKept.Milliseconds(), other}, fields...)
+func (m *Meter) add(ctx context.Context, key string, kept time.Duration, other string, fields ...any) error {
+	args := append([]any{maxFields, kept.Milliseconds(), other}, fields...)
 	return countScript.Run(ctx, m.rdb, []string{key}, args...).Err()
 }
 

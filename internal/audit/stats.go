@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// hoursAtOnce is how many hours of counts are read in one round trip.
-const hoursAtOnce = 64
+// countsAtOnce is how many hours, or days, of counts are read in one round trip.
+const countsAtOnce = 64
 
 // StatsFilter says what to count. Empty fields match all.
 type StatsFilter struct {
@@ -102,10 +102,7 @@ func (l *Log) tenantStats(ctx context.Context, f *StatsFilter, tenant string, fi
 		}
 		s := subject{tenant, c.project, c.pipeline}
 		if rows[s] == nil {
-			rows[s] = &PipelineStats{
-				Tenant: tenant, Project: c.project, Pipeline: c.pipeline,
-				RootCauses: make(map[Cause]int64), Decisions: make(map[Decision]int64),
-			}
+			rows[s] = newStats(s)
 		}
 		rows[s].add(c, n)
 	})
@@ -114,15 +111,26 @@ func (l *Log) tenantStats(ctx context.Context, f *StatsFilter, tenant string, fi
 	}
 	out := make([]PipelineStats, 0, len(rows))
 	for _, row := range rows {
-		if all := row.Granted + row.Blocked; all > 0 {
-			row.BlockedRate = float64(row.Blocked) / float64(all)
-		}
+		row.rate()
 		out = append(out, *row)
 	}
 	slices.SortFunc(out, func(a, b PipelineStats) int {
 		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Pipeline, b.Pipeline))
 	})
 	return out, nil
+}
+
+func newStats(s subject) *PipelineStats {
+	return &PipelineStats{
+		Tenant: s.tenant, Project: s.project, Pipeline: s.pipeline,
+		RootCauses: make(map[Cause]int64), Decisions: make(map[Decision]int64),
+	}
+}
+
+func (s *PipelineStats) rate() {
+	if all := s.Granted + s.Blocked; all > 0 {
+		s.BlockedRate = float64(s.Blocked) / float64(all)
+	}
 }
 
 func (s *PipelineStats) add(c count, n int64) {
@@ -162,22 +170,22 @@ func (l *Log) overhead(ctx context.Context, first, last int64) ([]Overhead, erro
 	return out, nil
 }
 
-// counts reads the hashes of the hours from first to last.
+// counts reads the hashes of the hours, or days, from first to last.
 func (l *Log) counts(ctx context.Context, prefix string, first, last int64, each func(field string, n int64)) error {
-	for ; first <= last; first += hoursAtOnce {
-		if err := l.countsAtOnce(ctx, prefix, first, min(first+hoursAtOnce-1, last), each); err != nil {
+	for ; first <= last; first += countsAtOnce {
+		if err := l.countsFrom(ctx, prefix, first, min(first+countsAtOnce-1, last), each); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *Log) countsAtOnce(ctx context.Context, prefix string, first, last int64, each func(field string, n int64)) error {
+func (l *Log) countsFrom(ctx context.Context, prefix string, first, last int64, each func(field string, n int64)) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	got, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for hour := first; hour <= last; hour++ {
-			p.HGetAll(ctx, hourKey(prefix, hour))
+		for n := first; n <= last; n++ {
+			p.HGetAll(ctx, countsKey(prefix, n))
 		}
 		return nil
 	})

@@ -60,6 +60,7 @@ type Config struct {
 	LightSecrets []secret.Grant
 	// LightFiles is the folder below which light tasks may touch files; empty: none.
 	LightFiles string
+	Retention  Retention
 	LogLevel   string
 	LogFormat  string
 }

@@ -55,6 +55,20 @@ func TestLoadDefaults(t *testing.T) {
 	require.Equal(t, []string{"env"}, c.Secrets)
 	require.Equal(t, "info", c.LogLevel)
 	require.Equal(t, "json", c.LogFormat)
+	const day = 24 * time.Hour
+	require.Equal(t, config.Retention{Logs: 30 * day, Artifacts: 30 * day, Batches: 30 * day, Records: 7 * day, Audit: 90 * day}, c.Retention)
+}
+
+func TestLoadRetention(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load([]string{"--retention-logs=0", "--retention-artifacts=48h", "--retention-batches=1d", "--retention-records=365d"}, environment("HOME", "/home/ci"))
+	require.NoError(t, err)
+	const day = 24 * time.Hour
+	require.Equal(t, config.Retention{Artifacts: 2 * day, Batches: day, Records: 365 * day, Audit: 90 * day}, c.Retention)
+	for _, bad := range []string{"logs=23h", "logs=-30d", "logs=30", "logs=d", "logs=1.5d", "logs=65535d", "records=6d", "audit=never"} {
+		_, err := config.Load([]string{"--retention-" + bad}, environment("HOME", "/home/ci"))
+		require.ErrorContains(t, err, "at the least", bad)
+	}
 }
 
 func TestLoadPrecedence(t *testing.T) {

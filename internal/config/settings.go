@@ -58,7 +58,7 @@ func settingNames() []string {
 }
 
 func settings() []Setting {
-	return slices.Concat(generalSettings(), httpSettings(), containerSettings(), lightSettings(), sealSettings())
+	return slices.Concat(generalSettings(), httpSettings(), containerSettings(), lightSettings(), sealSettings(), retentionSettings())
 }
 
 func generalSettings() []Setting {

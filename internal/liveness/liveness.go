@@ -130,6 +130,12 @@ func (a *Asker) last(ctx context.Context, owner dedup.Owner) (*workflowpb.Workfl
 
 // describe is what the server knows of an execution, nil where it knows nothing.
 func (a *Asker) describe(ctx context.Context, id, runID string) (*workflowpb.WorkflowExecutionInfo, error) {
+	d, err := a.describeAll(ctx, id, runID)
+	return d.GetWorkflowExecutionInfo(), err
+}
+
+// describeAll is describe with all that the server says.
+func (a *Asker) describeAll(ctx context.Context, id, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	resp, err := a.client.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
 		Namespace: a.namespace,
 		Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: runID},
@@ -142,7 +148,7 @@ func (a *Asker) describe(ctx context.Context, id, runID string) (*workflowpb.Wor
 	case err != nil:
 		return nil, fmt.Errorf("describing workflow %s: %w", id, err)
 	}
-	return resp.GetWorkflowExecutionInfo(), nil
+	return resp, nil
 }
 
 // treeOpen reports whether a stage of the run is still open. The ids of stages

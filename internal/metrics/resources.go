@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"belay.run/internal/resource"
+	"belay.run/internal/retention"
 )
 
 // resources are the metrics of what runs acquire and give back.
@@ -13,6 +14,7 @@ type resources struct {
 	failed   map[string]prometheus.Counter
 	held     map[string]prometheus.Gauge
 	overdue  prometheus.Counter
+	expired  map[retention.Kind]prometheus.Counter
 }
 
 func (m *Metrics) newResources() resources {
@@ -37,6 +39,12 @@ func (m *Metrics) newResources() resources {
 	} {
 		r.released[kind], r.failed[kind], r.held[kind] = total.WithLabelValues(kind), tries.WithLabelValues(kind), held.WithLabelValues(kind)
 	}
+	r.expired = make(map[retention.Kind]prometheus.Counter)
+	expired := m.counters("belay_retention_removed_total",
+		"What this worker removed since it was kept for long enough: logs of runs, archives, batches, entries of the audit.", "kind")
+	for _, kind := range retention.Kinds() {
+		r.expired[kind] = expired.WithLabelValues(string(kind))
+	}
 	return r
 }
 
@@ -51,6 +59,13 @@ func (m *Metrics) SetHeld(held map[string]int) {
 func (m *Metrics) ReleaseFailed(kind string) {
 	if c := m.resources.failed[kind]; c != nil {
 		c.Inc()
+	}
+}
+
+// Expired counts what was removed since it was kept for long enough.
+func (m *Metrics) Expired(kind retention.Kind, n int) {
+	if c := m.resources.expired[kind]; c != nil {
+		c.Add(float64(n))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -35,7 +36,8 @@ const (
 )
 
 const (
-	// keepFor is how long the ledger of a run that has released all is kept.
+	// keepFor is how long the ledger of a run that has released all is kept at the
+	// least: the janitor looks that far back.
 	keepFor = 7 * 24 * time.Hour
 	// callFor bounds a call: who writes down what it acquires waits for it.
 	callFor = 5 * time.Second
@@ -49,6 +51,9 @@ const (
 // without Redis, writes nothing and knows nothing.
 type Ledger struct {
 	rdb redis.UniversalClient
+	// keep is how long the ledger of a run that has released all is kept; zero is
+	// for ever.
+	keep time.Duration
 }
 
 // NewLedger returns the ledger kept in Redis; nil for no Redis.
@@ -56,7 +61,37 @@ func NewLedger(rdb redis.UniversalClient) *Ledger {
 	if rdb == nil {
 		return nil
 	}
-	return &Ledger{rdb: rdb}
+	return &Ledger{rdb: rdb, keep: keepFor}
+}
+
+// Keep returns the same ledger, which keeps what it knows of a run that has
+// released all for so long, zero for ever.
+func (l *Ledger) Keep(keep time.Duration) *Ledger {
+	if l == nil {
+		return nil
+	}
+	return &Ledger{rdb: l.rdb, keep: keep}
+}
+
+// Renew keeps what is known of runs that are open from going: they may have
+// released all long before they end.
+func (l *Ledger) Renew(ctx context.Context, runKeys map[string]bool) error {
+	if l == nil || l.keep == 0 {
+		return nil
+	}
+	for part := range slices.Chunk(slices.Collect(maps.Keys(runKeys)), page) {
+		_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, runKey := range part {
+				// Those that hold something do not go, and are left so.
+				p.ExpireXX(ctx, ledgerKey(runKey), l.keep)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("keeping the ledgers of open runs: %w", err)
+		}
+	}
+	return nil
 }
 
 func ledgerKey(runKey string) string {
@@ -68,7 +103,7 @@ func ledgerKey(runKey string) string {
 // acquired anew: who was stopped in between may come late.
 //
 //	KEYS[1] -> the run's ledger
-//	ARGV    -> key of the entry, JSON of it, its state, ms to keep what is over
+//	ARGV    -> key of the entry, JSON of it, its state, ms to keep what is over, 0 for ever
 //	Returns how many of the run are not released, the state before, and that after.
 var noteScript = redis.NewScript(`
 local old = redis.call('HGET', KEYS[1], ARGV[1])
@@ -81,7 +116,7 @@ if was ~= 'released' or ARGV[3] == 'acquiring' then
   redis.call('HINCRBY', KEYS[1], '!open', open(ARGV[3]) - open(was))
 end
 local open = tonumber(redis.call('HGET', KEYS[1], '!open') or 0)
-if open > 0 then redis.call('PERSIST', KEYS[1]) else redis.call('PEXPIRE', KEYS[1], ARGV[4]) end
+if open > 0 or ARGV[4] == '0' then redis.call('PERSIST', KEYS[1]) else redis.call('PEXPIRE', KEYS[1], ARGV[4]) end
 return {open, was, is}`)
 
 // confirmScript writes the final state of a run.
@@ -91,7 +126,7 @@ return {open, was, is}`)
 var confirmScript = redis.NewScript(`
 redis.call('HSET', KEYS[1], '!status', ARGV[1])
 local open = tonumber(redis.call('HGET', KEYS[1], '!open') or 0)
-if open == 0 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+if open == 0 and ARGV[2] ~= '0' then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return open`)
 
 // Note writes an entry in its present state. It is called before each acquire
@@ -109,7 +144,7 @@ func (l *Ledger) Note(ctx context.Context, e Entry) error {
 	if err != nil {
 		return fmt.Errorf("writing %s %s for the ledger: %w", e.Kind, e.Name, err)
 	}
-	got, err := noteScript.Run(ctx, l.rdb, []string{ledgerKey(e.RunKey)}, e.Key(), text, string(e.State), keepFor.Milliseconds()).Slice()
+	got, err := noteScript.Run(ctx, l.rdb, []string{ledgerKey(e.RunKey)}, e.Key(), text, string(e.State), l.keep.Milliseconds()).Slice()
 	if err == nil {
 		err = l.indexNoted(ctx, &e, got)
 	}
@@ -239,7 +274,7 @@ func (l *Ledger) Confirm(ctx context.Context, runKey string, status run.Status) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, callFor)
 	defer cancel()
-	err := confirmScript.Run(ctx, l.rdb, []string{ledgerKey(runKey)}, string(status), keepFor.Milliseconds()).Err()
+	err := confirmScript.Run(ctx, l.rdb, []string{ledgerKey(runKey)}, string(status), l.keep.Milliseconds()).Err()
 	if err != nil {
 		return fmt.Errorf("confirming the end of run %s in the ledger: %w", runKey, err)
 	}

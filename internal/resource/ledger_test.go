@@ -200,3 +200,27 @@ func TestLedgerRemembersWhatIsOverdue(t *testing.T) {
 		}
 	})
 }
+
+func TestLedgerKeepsForAsLongAsItIsTold(t *testing.T) {
+	eachRedis(t, func(t *testing.T, rdb redis.UniversalClient) { //nolint:thelper // the test itself
+		ctx := t.Context()
+		ttl := func() time.Duration { return rdb.PTTL(ctx, "belay:ledger:{r}").Val() }
+		month := resource.NewLedger(rdb).Keep(30 * 24 * time.Hour)
+		require.NoError(t, month.Note(ctx, entry("r", "a/b", 1, run.ResourceHeld)))
+		require.NoError(t, month.Renew(ctx, map[string]bool{"r": true}))
+		require.Equal(t, time.Duration(-1), ttl(), "what is held does not go")
+		require.NoError(t, month.Note(ctx, entry("r", "a/b", 1, run.ResourceReleased)))
+		require.Greater(t, ttl(), 29*24*time.Hour)
+
+		// A run that is open is not forgotten although it has released all.
+		require.NoError(t, rdb.Expire(ctx, "belay:ledger:{r}", time.Hour).Err())
+		require.NoError(t, month.Renew(ctx, map[string]bool{"r": true, "unknown": true}))
+		require.Greater(t, ttl(), 29*24*time.Hour)
+
+		ever := resource.NewLedger(rdb).Keep(0)
+		require.NoError(t, ever.Note(ctx, entry("r", "a/b", 1, run.ResourceReleased)))
+		require.NoError(t, ever.Confirm(ctx, "r", run.Succeeded))
+		require.NoError(t, ever.Renew(ctx, map[string]bool{"r": true}))
+		require.Equal(t, time.Duration(-1), ttl())
+	})
+}

@@ -34,13 +34,15 @@ func janitorRunCommand(a *app) *cobra.Command {
 		Short: "Run one pass of the janitor now, and say what it did",
 		Long: "Starts a pass of the janitor, which the workers otherwise run every 15 seconds,\n" +
 			"waits for it and says what it released. What could not be released before is\n" +
-			"tried again at once. Of runs that are open it touches nothing.",
+			"tried again at once. Then it removes logs, archives, batches and entries of the\n" +
+			"audit that are older than the workers' settings (retention_…) keep them.\n" +
+			"Of runs that are open it touches nothing.",
 		Args: noArgs,
 	}
 	out := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.connected(cmd.Context(), func(ctx context.Context, conn *Connection) error {
-			res, err := conn.runs().RunJanitor(ctx, activities.JanitorInput{Patience: passPatience, Eager: true})
+			res, err := conn.runs().RunJanitor(ctx, activities.JanitorInput{Patience: passPatience, Eager: true, Retention: true})
 			if err != nil {
 				return err
 			}
@@ -98,6 +100,12 @@ func writePass(w io.Writer, res *activities.JanitorResult) error {
 	fmt.Fprintf(&b, "%d released, %d leaked, %d runs under way\n", res.Released, res.Leaked, len(res.UnderWay))
 	if res.More {
 		b.WriteString("there are more; the next pass goes on\n")
+	}
+	if x := res.Expired; x != nil && x.Any() {
+		fmt.Fprintf(&b, "removed by age: logs of runs: %d, archives: %d, batches: %d, entries of the audit: %d\n", x.Logs, x.Artifacts, x.Batches, x.Audit)
+		if x.More {
+			b.WriteString("there is more; the next sweep goes on\n")
+		}
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("writing what the janitor did: %w", err)

@@ -37,7 +37,9 @@ func (w *Worker) openOnce() error {
 		return nil
 	}
 	o := &w.once
-	o.audit = audit.New(rdb, audit.Options{Logger: w.log.Named("dedup"), Observe: w.metrics.Audited, Later: true})
+	o.audit = audit.New(rdb, audit.Options{
+		Retention: w.cfg.Settings.Retention.Audit, Logger: w.log.Named("dedup"), Observe: w.metrics.Audited, Later: true,
+	})
 	o.meter = audit.NewMeter(rdb)
 	o.durations = durations.New(rdb)
 	claims, err := dedup.Open(rdb, dedup.Options{Log: w.log.Named("dedup"), Tier: true})

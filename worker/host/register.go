@@ -80,6 +80,7 @@ func (w *Worker) newActivities() *registered {
 	return &registered{
 		reaper: activities.NewReaper(activities.ReaperConfig{
 			Client: t.Client, Namespace: t.Namespace, Ledger: w.deps.ledger, Logger: w.log.Named("reap"), Overdue: w.metrics.Overdue,
+			Expire: w.deps.retention.Sweep,
 		}),
 		notifier:  w.newNotifier(environ),
 		batches:   w.newBatches(),

@@ -61,7 +61,7 @@ func TestRegistered(t *testing.T) {
 
 	require.Equal(t, []string{"Pipeline", "Stage", "Group", "Reap", "Janitor", "Batch", "BatchPart"}, workflows.workflows)
 	require.Equal(t, []string{
-		"AcquireSlot", "AwaitClosed", "AwaitRun", "CancelCause", "ClaimRun", "ConfirmReaped", "FindClosed", "HostAlive",
+		"AcquireSlot", "AwaitClosed", "AwaitRun", "CancelCause", "ClaimRun", "ConfirmReaped", "Expire", "FindClosed", "HostAlive",
 		"MarkLeaked", "Notify", "Plan", "ReleaseSlot", "Remains", "RunChunk", "RunLight", "RunTask",
 		"SettleChunks", "SettleRun", "SettleStep", "SlotOwners", "Supersede", "SupersedeSlots", "TellHosts",
 	}, workflows.activities)

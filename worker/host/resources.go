@@ -30,7 +30,7 @@ func (w *Worker) newResources(ctx context.Context, environ []string) (*activitie
 	}
 	return activities.NewResources(activities.ResourcesConfig{
 		Client: t.Client, Namespace: t.Namespace, Host: w.host, Proc: w.deps.processes, Secrets: w.deps.secrets,
-		Environment: environ, Records: records, Ledger: resource.NewLedger(w.deps.redis), Logger: w.log.Named("resources"),
+		Environment: environ, Records: records, Ledger: w.deps.ledger, Logger: w.log.Named("resources"),
 		Meter: w.metrics,
 		Kinds: append(w.containerKinds(), []resource.Kind{
 			resource.NewLocks(w.deps.redis, resource.LocksOptions{

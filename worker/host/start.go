@@ -18,6 +18,7 @@ import (
 	"belay.run/internal/logs"
 	"belay.run/internal/proc"
 	"belay.run/internal/resource"
+	"belay.run/internal/retention"
 	"belay.run/internal/router"
 	"belay.run/internal/secret"
 	"belay.run/internal/store"
@@ -43,6 +44,7 @@ type deps struct {
 	cancels   *cancels.Cancels // nil without a Redis
 	store     store.Store
 	logs      *logs.Logs
+	retention *retention.Sweeper
 	secrets   secret.Provider
 	vault     *secret.Vault // of the light tasks
 	claims    *activities.Claims
@@ -72,6 +74,7 @@ func (w *Worker) Start(ctx context.Context) error {
 	if err := w.openOnce(); err != nil { //nolint:contextcheck // what it starts goes on until Stop
 		return err
 	}
+	w.deps.retention = w.newRetention()
 	w.deps.claims = w.newClaims()
 	if err := w.openLight(); err != nil { //nolint:contextcheck // what it starts goes on until Stop
 		return err
@@ -88,8 +91,9 @@ func (w *Worker) Start(ctx context.Context) error {
 	}
 	w.openServices()
 	w.state.set(StatusReady)
-	w.onStop(background(w.maintain))    //nolint:contextcheck // it goes on until Stop
-	w.onStop(background(w.tendJanitor)) //nolint:contextcheck // as above
+	w.onStop(background(w.maintain))      //nolint:contextcheck // it goes on until Stop
+	w.onStop(background(w.tendJanitor))   //nolint:contextcheck // as above
+	w.onStop(background(w.tendRetention)) //nolint:contextcheck // as above
 	w.log.Info("ready", zap.String("host", w.ID()), zap.String("queue", w.Queue()),
 		zap.Strings("labels", w.cfg.Settings.Labels), zap.Int("max_processes", w.cfg.Settings.MaxProcesses),
 		zap.String("store", w.deps.store.String()), zap.Bool("redis", w.deps.redis != nil))
@@ -104,7 +108,7 @@ func (w *Worker) connect(ctx context.Context) error {
 	if err := w.connectRedis(ctx); err != nil {
 		return err
 	}
-	w.deps.ledger = resource.NewLedger(w.deps.redis)
+	w.deps.ledger = resource.NewLedger(w.deps.redis).Keep(w.cfg.Settings.Retention.Records)
 	w.deps.cancels = cancels.New(w.deps.redis)
 	w.deps.store = w.cfg.Store
 	if w.deps.store == nil {
