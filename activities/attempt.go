@@ -67,6 +67,7 @@ type attempt struct {
 	heard   time.Time // when Temporal was last in touch with the attempt
 	phase   Progress
 	process *proc.Process
+	crowd   *crowd // nil, or with whom the process is ended
 	// services says how those of the stage ended that did.
 	services []string
 	// holdings are what the attempt holds, in the order in which it came by it.

@@ -108,9 +108,7 @@ func (a *attempt) attend(p *proc.Process) (proc.Result, error) {
 	})
 	defer release()
 	res, err := p.Wait()
-	a.mu.Lock()
-	a.process = nil
-	a.mu.Unlock()
+	a.leaveCrowd()
 	return res, err
 }
 

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"belay.run/internal/cancels"
@@ -13,14 +14,57 @@ const toldWithin = time.Minute
 
 // EndRun ends what runs here of the body of a cancelled run, before its stages
 // have heard of the cancel: hundreds of processes are gone before the first of
-// their ends is recorded.
+// their ends is recorded. It returns when they are, or [cancels.Within] is over.
 func EndRun(s *Steps, cancel cancels.Cancel) {
+	c := &crowd{over: make(chan struct{})}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for key, a := range s.running {
 		if key.runKey == cancel.RunKey && a.in.Body {
+			a.joinCrowd(c)
 			a.stopEarly(&stopError{stopCancelled, cancel.Cause})
 		}
+	}
+	s.mu.Unlock()
+	patience := time.NewTimer(cancels.Within)
+	defer patience.Stop()
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		c.processes.Wait()
+	}()
+	select {
+	case <-gone:
+	case <-patience.C:
+	}
+	close(c.over)
+}
+
+// crowd are attempts that were ended at once: what is to be done after a process
+// waits until the processes of all are gone, which needs the CPUs now.
+type crowd struct {
+	processes sync.WaitGroup
+	over      chan struct{}
+}
+
+// joinCrowd counts the attempt's process, if it has one.
+func (a *attempt) joinCrowd(c *crowd) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.process != nil && a.crowd == nil {
+		a.crowd = c
+		c.processes.Add(1)
+	}
+}
+
+// leaveCrowd is called when the attempt's process is gone.
+func (a *attempt) leaveCrowd() {
+	a.mu.Lock()
+	c := a.crowd
+	a.process, a.crowd = nil, nil
+	a.mu.Unlock()
+	if c != nil {
+		c.processes.Done()
+		<-c.over
 	}
 }
 

@@ -3,6 +3,7 @@ package cancels_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,6 +46,7 @@ func requireHeard(t *testing.T, c *cancels.Cancels, heard <-chan cancels.Cancel,
 		for {
 			select {
 			case got := <-heard:
+				got.Answer = "" // one for each announcement
 				if got == want {
 					return true
 				}
@@ -83,4 +85,35 @@ func TestWithoutARedisNothingIsSaid(t *testing.T) {
 	c := cancels.New(nil)
 	require.NoError(t, c.Announce(t.Context(), cancels.Cancel{RunKey: "k"}))
 	c.Listen(t.Context(), func(cancels.Cancel) { require.Fail(t, "heard something") })
+}
+
+// TestAnnounceWaitsForWhoHears: it returns when all that listen are done, and
+// does not wait for ever for one that is not.
+func TestAnnounceWaitsForWhoHears(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c := cancels.New(server.Client(t))
+	ctx, stop := context.WithCancel(t.Context())
+	var done atomic.Bool
+	goOn := make(chan struct{})
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		c.Listen(ctx, func(cancel cancels.Cancel) {
+			if cancel.RunKey == "stuck" {
+				<-goOn
+			}
+			time.Sleep(20 * time.Millisecond) // what it does takes its time
+			done.Store(true)
+		})
+	})
+	t.Cleanup(func() { stop(); listening.Wait() })
+	require.Eventually(t, func() bool {
+		done.Store(false)
+		return c.Announce(t.Context(), cancels.Cancel{RunKey: "k"}) == nil && done.Load()
+	}, time.Minute, time.Millisecond, "it returns before who heard it is done")
+
+	done.Store(false)
+	require.NoError(t, c.Announce(t.Context(), cancels.Cancel{RunKey: "stuck"}))
+	require.False(t, done.Load())
+	close(goOn)
 }
