@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,6 +67,25 @@ func TestLinksOfDocuments(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestReadmeInChinese holds the translation to what it translates: the same
+// commands, files, links, and reports of others.
+func TestReadmeInChinese(t *testing.T) {
+	t.Parallel()
+	facts := regexp.MustCompile("(?s)```[a-z]+\n.*?```|\\]\\([^)\\s]+\\)|[a-z-]+/[a-z-]+#[0-9]+")
+	comments := regexp.MustCompile(` *# .*`)
+	of := func(path, other string) []string {
+		text := strings.Replace(read(t, path), "]("+other+")", "", 1)
+		all := facts.FindAllString(text, -1)
+		for i := range all {
+			all[i] = comments.ReplaceAllString(all[i], "")
+		}
+		require.Greater(t, len(all), 20)
+		slices.Sort(all)
+		return all
+	}
+	require.Equal(t, of("README.md", "README.zh.md"), of("README.zh.md", "README.md"))
 }
 
 func TestIndexOfDocuments(t *testing.T) {
