@@ -165,6 +165,9 @@ func (a *lightAttempt) use(ctx context.Context, held *dedup.Record) error {
 	if r.Error != nil {
 		return stepFailure(r.Error)
 	}
+	if r.Output.FellBack() {
+		a.res.Notes = append(a.res.Notes, "its target is not well: the fallback of light_limits stood in")
+	}
 	return a.handOver(r.Output)
 }
 

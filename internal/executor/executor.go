@@ -8,9 +8,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -28,23 +28,23 @@ type Preparer interface {
 	Prepare(t task.Task) (task.Job, error)
 }
 
-// Fallback stands in for a target that is not well: it is asked where the circuit
-// of a task's target is open, or where the task failed by the target's fault. It
-// touches nothing and returns at once. With true the task succeeds with the
-// output, which then says so under "fallback".
-type Fallback func(t task.Task, why *task.Failure) (task.Output, bool)
+// OutputChecker knows what types of tasks find out; the registry of types is one.
+type OutputChecker interface {
+	CheckOutput(typ string, out task.Output) error
+}
 
 // Config is what an executor is made of.
 type Config struct {
-	// Registry knows the types of tasks.
+	// Registry knows the types of tasks, and may be an [OutputChecker].
 	Registry Preparer
 	// Limits are those to begin with; its zero fields are the defaults.
 	Limits Limits
 	// Claims keeps tasks with a key from being done twice. Without it such a
 	// task is invalid.
 	Claims Claims
-	// Fallbacks, by the name of the type.
-	Fallbacks map[string]Fallback
+	// Audit hears of tasks whose key another has; of those of batches, of some.
+	// Defaults to nobody.
+	Audit Auditor
 	// Observer hears what happens, for metrics. Defaults to nobody.
 	Observer Observer
 	// Logger takes a line for each task that fails by a fault in its type, and
@@ -66,6 +66,8 @@ type Executor struct {
 	// files is how many tasks may run at once by the files that the process may
 	// have open.
 	files int
+	// fallbacks are those of the limits.
+	fallbacks atomic.Pointer[map[string]Fallback]
 
 	mu     sync.Mutex
 	limits Limits
@@ -103,9 +105,9 @@ func New(cfg Config) (*Executor, error) {
 	if cfg.Registry == nil {
 		return nil, errors.New("an executor needs a registry of types")
 	}
-	limits, err := cfg.Limits.complete()
+	limits, err := cfg.complete(cfg.Limits)
 	if err != nil {
-		return nil, fmt.Errorf("the limits of light tasks: %w", err)
+		return nil, err
 	}
 	if cfg.Observer == nil {
 		cfg.Observer = nobody{}
@@ -120,7 +122,7 @@ func New(cfg Config) (*Executor, error) {
 		lanes: map[between]*lane{}, empty: make(chan struct{}),
 	}
 	e.allGiven = sync.OnceFunc(func() { close(e.empty) })
-	e.keys = newKeys(cfg.Claims, e.log, cfg.Observer)
+	e.keys = newKeys(&cfg, e.log)
 	e.apply(limits, time.Now())
 	// It minds what runs until Close, not as long as whoever calls New.
 	ctx, stop := context.WithCancelCause(context.Background())
@@ -283,10 +285,10 @@ func (e *Executor) stopped(it *item) task.Result {
 // SetLimits changes the limits, at once and for all that wait. Zero fields are the
 // defaults, as in Config. If they are not valid, the old ones stay.
 func (e *Executor) SetLimits(l Limits) error {
-	limits, err := l.complete()
+	limits, err := e.config.complete(l)
 	e.config.Observer.Loaded(err == nil)
 	if err != nil {
-		return fmt.Errorf("the limits of light tasks: %w", err)
+		return err
 	}
 	e.mu.Lock()
 	defer e.unlock()
@@ -302,6 +304,7 @@ func (e *Executor) SetLimits(l Limits) error {
 // apply sets limits that are complete. It is called with the lock held.
 func (e *Executor) apply(l Limits, now time.Time) {
 	e.limits = l
+	e.fallbacks.Store(&l.Fallbacks)
 	e.whole.limit(Share{Rate: l.Rate, Burst: l.Burst}, now)
 	e.tenants.limit(l.Tenant, l.Tenants, l.Breaker, l.Remembered, now)
 	e.targets.limit(l.Target, l.Targets, l.Breaker, l.Remembered, now)

@@ -361,42 +361,6 @@ func TestCloseHandsBackWhatItHolds(t *testing.T) {
 	})
 }
 
-func TestFallbacks(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		asked := 0
-		e := with(t, executor.Config{
-			Registry: kinds{"dead": dead, "wrong": func(context.Context, task.Origin) (task.Output, error) {
-				return nil, task.Failf(run.TriggerExitCode, "404")
-			}},
-			Limits: executor.Limits{Breaker: executor.Breaker{Min: 2}},
-			Fallbacks: map[string]executor.Fallback{
-				"dead": func(tk task.Task, _ *task.Failure) (task.Output, bool) {
-					asked++
-					if tk.Origin.Node == "panic" {
-						panic("a fault")
-					}
-					return task.Output{"cached": "yes"}, tk.Origin.Node != "none"
-				},
-				"wrong": func(task.Task, *task.Failure) (task.Output, bool) { return nil, true },
-			},
-		})
-		want := task.Output{"cached": "yes", "fallback": true}
-		require.Equal(t, want, succeeds(t, e, to("dead", "a")).Output)
-		require.Equal(t, want, succeeds(t, e, to("dead", "a")).Output)
-		require.Equal(t, []string{"a"}, e.Status().Open, "its target is no better for it")
-		require.Equal(t, want, succeeds(t, e, to("dead", "a")).Output)
-		for _, node := range []string{"none", "panic"} {
-			tk := to("dead", "a")
-			tk.Origin.Node = node
-			r := fails(t, e, tk, run.TriggerDependencyUnavailable)
-			require.Contains(t, r.Error.Message, "circuit is open")
-		}
-		require.Equal(t, 5, asked)
-		fails(t, e, to("wrong", "b"), run.TriggerExitCode)
-	})
-}
-
 func TestFilesBoundWhatRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
+	"belay.run/internal/audit"
 	"belay.run/internal/dedup"
 	"belay.run/internal/run"
 	"belay.run/internal/task"
@@ -23,12 +25,20 @@ type Claims interface {
 	SettleBatch(ctx context.Context, settlements []dedup.Settlement) ([]error, error)
 }
 
+// Auditor keeps what was decided about duplicates; an [audit.Log] is one.
+type Auditor interface {
+	Write(ctx context.Context, e audit.Entry) error
+}
+
 const (
 	// slack is how much longer than its task's timeout a claim is leased: when
 	// the lease is over, its task is too, and whoever had it is dead.
 	slack = 10 * time.Second
 	// away is how long Redis is not asked after it could not be reached.
 	away = time.Second
+	// bulkRate and bulkBurst bound how many duplicates of batches the audit hears of:
+	// a batch that is run again is nothing else, and would leave it no room.
+	bulkRate, bulkBurst = 10, 100
 	// outputName is under what a record keeps a task's output.
 	outputName = "output"
 )
@@ -41,6 +51,9 @@ type keys struct {
 	settles  group[dedup.Settlement, error]
 	log      *zap.Logger
 	observer Observer
+	// audit may be nil; bulk bounds what it hears of tasks of batches.
+	audit Auditor
+	bulk  *rate.Limiter
 	// id and serial name the owners of tasks of no run.
 	id     string
 	serial atomic.Uint64
@@ -49,14 +62,15 @@ type keys struct {
 }
 
 // newKeys returns nil where there is nowhere to claim keys.
-func newKeys(claims Claims, log *zap.Logger, observer Observer) *keys {
+func newKeys(cfg *Config, log *zap.Logger) *keys {
+	claims := cfg.Claims
 	if claims == nil {
 		return nil
 	}
 	return &keys{
 		claims:  group[dedup.Claim, dedup.Verdict]{ask: claims.ClaimBatch},
 		settles: group[dedup.Settlement, error]{ask: claims.SettleBatch},
-		log:     log, observer: observer, id: uuid.NewString(),
+		log:     log, observer: cfg.Observer, audit: cfg.Audit, bulk: rate.NewLimiter(bulkRate, bulkBurst), id: uuid.NewString(),
 	}
 }
 
@@ -66,9 +80,12 @@ func (k *keys) claim(it *item, origin *task.Origin) (task.Result, bool) {
 	claim := k.question(it)
 	v, err := k.ask(claim)
 	if err == nil && v.Decision == dedup.InFlight && v.Expired {
-		claim.Dead = v.Record.Token // its task ended before its lease did
+		dead := v.Record
+		claim.Dead = dead.Token // its task ended before its lease did
 		v, err = k.ask(claim)
-		it.retried = err == nil && v.Decision.Runs()
+		if it.retried = err == nil && v.Decision.Runs(); it.retried {
+			k.tell(it, &dead, audit.Takeover, v.Local)
+		}
 	}
 	if err != nil {
 		k.observer.Unclaimed()
@@ -93,6 +110,13 @@ func (k *keys) claim(it *item, origin *task.Origin) (task.Result, bool) {
 		r.Output = recorded(v.Record.Result)
 	case dedup.InFlight, dedup.Late, dedup.Redelivered:
 	}
+	switch v.Decision {
+	case dedup.Granted, dedup.Resumed, dedup.Done: // it is its own
+	case dedup.Duplicate:
+		k.tell(it, &v.Record, audit.Answered, v.Local)
+	case dedup.InFlight, dedup.Late, dedup.Redelivered:
+		k.tell(it, &v.Record, audit.Rejected, v.Local)
+	}
 	return r, true
 }
 
@@ -105,8 +129,31 @@ func (k *keys) question(it *item) dedup.Claim {
 	owner.WorkflowID, owner.RunID = owner.RunKey, owner.RunKey
 	return dedup.Claim{
 		Key:   dedup.Key{Tenant: t.Origin.Tenant, Project: t.Origin.Project, Name: t.Key},
-		Owner: owner, Lease: it.timeout + grace + slack,
+		Owner: owner, Lease: it.timeout + grace + slack, Request: dedup.Request{Sender: t.Origin.Sender},
 	}
+}
+
+// tell has the audit keep what became of a task since another has its key, or had
+// it and is dead.
+func (k *keys) tell(it *item, of *dedup.Record, d audit.Decision, local bool) {
+	if k.audit == nil || it.to.batch && !k.bulk.Allow() {
+		return
+	}
+	o := &it.task.Origin
+	e := audit.Entry{
+		Tenant: o.Tenant, Project: o.Project, Pipeline: o.Pipeline, Key: it.task.Key,
+		Run: o.Run, Node: o.Node, Owner: of.Owner.WorkflowID, By: o.Sender, Decision: d,
+		RootCause: audit.RootCause(of.Request, dedup.Request{Sender: o.Sender}),
+		RequestID: o.IdempotencyKey, Delivery: o.Run + "/" + o.Node, Tier: audit.TierRedis,
+	}
+	if of.Owner.RunID != of.Owner.WorkflowID { // a step's
+		e.OwnerRun = of.Owner.RunID
+	}
+	if local {
+		e.Tier = audit.TierLocal
+	}
+	// What cannot be written is logged and counted there, and no reason to stop.
+	_ = k.audit.Write(context.WithoutCancel(it.ctx), e)
 }
 
 // ask waits for the answer to a claim.

@@ -39,6 +39,8 @@ type Limits struct {
 	Targets map[string]Share `yaml:"targets"`
 	// Breaker is the circuit breaker of each target.
 	Breaker Breaker `yaml:"breaker"`
+	// Fallbacks, by the name of the type of tasks. Defaults to none.
+	Fallbacks map[string]Fallback `yaml:"fallbacks"`
 	// Remembered is how many targets, and how many tenants, are remembered when
 	// they have no tasks: the state of their buckets and breakers. Defaults to
 	// 10,000.

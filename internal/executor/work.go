@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -184,27 +183,6 @@ func size(out task.Output) int {
 		}
 	}
 	return n
-}
-
-// fallBack has the fallback of a task's type answer in place of its target.
-func (e *Executor) fallBack(it *item, r *task.Result) {
-	fallback := e.config.Fallbacks[it.task.Type]
-	if fallback == nil || !r.Error.Fault && r.Error.Trigger != run.TriggerDependencyUnavailable {
-		return
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			e.log.Error("a fallback panicked", append(fields(it), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))...)
-		}
-	}()
-	out, ok := fallback(*it.task, r.Error)
-	if !ok {
-		return
-	}
-	said := task.Output{"fallback": true}
-	maps.Copy(said, out)
-	r.Status, r.Output, r.Error = task.Succeeded, said, nil
-	it.fellBack = true
 }
 
 // finish ends a task that ran, and returns the next for this goroutine to run, nil

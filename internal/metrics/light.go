@@ -31,6 +31,7 @@ type lightType struct {
 	seconds      prometheus.Observer
 	wait         prometheus.Observer
 	deduplicated prometheus.Counter
+	fellBack     prometheus.Counter
 }
 
 var _ executor.Observer = (*Light)(nil)
@@ -83,6 +84,7 @@ func (m *Metrics) newLightTypes(types map[string]*lightType) {
 	ended := m.counters("belay_light_tasks_total", "Light tasks that ended, by type and outcome.", "type", "outcome")
 	failed := m.counters("belay_light_errors_total", "Light tasks that failed or were skipped, by type and trigger.", "type", "trigger")
 	duplicates := m.counters("belay_light_dedup_hits_total", "Light tasks that did not run, as one with their key had, by type.", "type")
+	fallbacks := m.counters("belay_light_fallbacks_total", "Light tasks whose target was not well, in place of which the fallback of their type stood in, by type.", "type")
 	buckets := prometheus.ExponentialBuckets(1e-3, 2.5, 11) // 1 ms to 9.5 s
 	took := m.histograms("belay_light_task_seconds", "How long light tasks ran, by type.", buckets, "type")
 	waited := m.histograms("belay_light_queue_wait_seconds", "How long light tasks waited before they ran, by type.", buckets, "type")
@@ -90,6 +92,7 @@ func (m *Metrics) newLightTypes(types map[string]*lightType) {
 		t := &lightType{
 			ended: map[task.Status]prometheus.Counter{}, errors: map[run.Trigger]prometheus.Counter{},
 			seconds: took.WithLabelValues(name), wait: waited.WithLabelValues(name), deduplicated: duplicates.WithLabelValues(name),
+			fellBack: fallbacks.WithLabelValues(name),
 		}
 		for _, s := range []task.Status{task.Succeeded, task.Failed, task.Duplicate, task.Skipped} {
 			t.ended[s] = ended.WithLabelValues(name, string(s))
@@ -109,6 +112,9 @@ func (l *Light) Ended(r *task.Result) {
 	}
 	if c := t.ended[r.Status]; c != nil {
 		c.Inc()
+	}
+	if r.Output.FellBack() {
+		t.fellBack.Inc()
 	}
 	if r.Error != nil {
 		c := t.errors[r.Error.Trigger]

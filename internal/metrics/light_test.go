@@ -102,8 +102,11 @@ func TestCountsWhatLightTasksMeet(t *testing.T) {
 	l.Loaded(false)
 	l.Ended(&task.Result{Type: "http", Status: task.Duplicate})
 	l.Ended(&task.Result{Type: "http", Status: task.Failed, Error: task.Failf("unheard_of", "x")})
+	l.Ended(&task.Result{Type: "noop", Status: task.Succeeded, Output: task.Output{task.FallbackOutput: true}})
 	text := scrape(t, m)
 	for _, line := range []string{
+		`belay_light_fallbacks_total{type="noop"} 1`,
+		`belay_light_fallbacks_total{type="http"} 0`,
 		`belay_light_rejected_total{reason="queue_full"} 1`,
 		`belay_light_rate_limit_waits_total{scope="tenant"} 1`,
 		`belay_light_breaker_stopped_total 1`,

@@ -78,6 +78,39 @@ func (r *Registry) Secrets(t Task) []string {
 	return names
 }
 
+// CheckOutput says what is wrong with an output as one of a type: whether it has
+// such fields, of such kinds.
+func (r *Registry) CheckOutput(typ string, out Output) error {
+	t, ok := r.types[typ]
+	if !ok {
+		return fmt.Errorf("type %.64q: not known%s", typ, alternatives(typ, r.names))
+	}
+	kinds := map[string]ParamKind{}
+	for _, f := range t.Outputs() {
+		kinds[f.Name] = f.Kind
+	}
+	for _, name := range slices.Sorted(maps.Keys(out)) {
+		kind, ok := kinds[name]
+		switch out[name].(type) {
+		case string:
+			ok = ok && kind == Text
+		case int, int64:
+			ok = ok && kind == Number
+		case bool:
+			ok = ok && kind == Truth
+		default:
+			ok = false
+		}
+		switch {
+		case kind == "":
+			return fmt.Errorf("%s: it has no output %.64q%s", typ, name, alternatives(name, slices.Sorted(maps.Keys(kinds))))
+		case !ok:
+			return fmt.Errorf("%s: its output %s is a %s", typ, name, kind)
+		}
+	}
+	return nil
+}
+
 // alternatives says what a name may have been meant to be.
 func alternatives(name string, known []string) string {
 	if near := expr.Nearest(name, known); near != "" {

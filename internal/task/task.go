@@ -45,6 +45,8 @@ type Origin struct {
 	// Run is a run key, or the id of a batch.
 	Run  string `json:"run,omitempty"`
 	Node string `json:"node,omitempty"`
+	// Sender is who asked for it, where that is known.
+	Sender string `json:"sender,omitempty"`
 	// TraceParent is a W3C trace context, as the header traceparent has it.
 	TraceParent string `json:"traceparent,omitempty"`
 	// IdempotencyKey is the same for each attempt at the task.
@@ -90,6 +92,13 @@ type Result struct {
 // Output is what a task found out, by name: text, whole numbers, truth values.
 // In JSON it is at most 64 KiB.
 type Output map[string]any
+
+// FallbackOutput is true in the output of a task whose target was not well, where
+// the fallback of its type stood in.
+const FallbackOutput = "fallback"
+
+// FellBack reports whether the output is the fallback's.
+func (o Output) FellBack() bool { return o[FallbackOutput] == true }
 
 // Failure is why a task failed. It is an error.
 type Failure struct { //nolint:errname // it is a part of a result, and only then an error

@@ -137,7 +137,7 @@ func (f *taskFlags) task(a *app, argv []string) (task.Task, error) {
 		return t, usage("%w", err)
 	}
 	id := run.TaskID(f.tenant, f.project, f.requestID)
-	t.Origin = task.Origin{Tenant: f.tenant, Project: f.project, Run: id, Node: t.ID}
+	t.Origin = task.Origin{Tenant: f.tenant, Project: f.project, Run: id, Node: t.ID, Sender: whoami()}
 	return t, nil
 }
 

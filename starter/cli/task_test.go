@@ -129,7 +129,8 @@ func TestTaskRunSendsWhatWasAsked(t *testing.T) {
 	var sent task.Task
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(asked.GetInput(), &sent))
 	require.JSONEq(t, `{"url":"https://example.com/a=b","status":["200","3xx"],"headers":{"X-A":"b,c"},"max_bytes":"4096"}`, string(sent.With))
-	sent.With = nil
+	require.Contains(t, sent.Origin.Sender, "@")
+	sent.With, sent.Origin.Sender = nil, ""
 	require.Equal(t, task.Task{
 		ID: "click-7", Type: "http", Key: "k", Timeout: 3 * time.Second,
 		Origin: task.Origin{Tenant: "acme", Project: "web", Run: "acme/web/task/click-7", Node: "click-7"},

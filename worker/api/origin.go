@@ -71,6 +71,6 @@ func (q *request) origin(r *http.Request, who caller) (task.Origin, error) {
 	}
 	return task.Origin{
 		Tenant: tenant, Project: project, Pipeline: q.Pipeline, Run: q.Run, Node: "http/" + id,
-		TraceParent: trace(r), IdempotencyKey: key,
+		TraceParent: trace(r), IdempotencyKey: key, Sender: who.sender,
 	}, nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
-	"belay.run/internal/audit"
 	"belay.run/internal/batch"
 	"belay.run/internal/task"
 )
@@ -66,9 +65,7 @@ func (a *API) runTask(w http.ResponseWriter, r *http.Request, c *call) error {
 			return problemf(http.StatusServiceUnavailable, "queue_full", "the task did not begin within %s", a.times.task).again(later)
 		}
 		return closing()
-	case task.Duplicate:
-		a.auditTask(r.Context(), c, &t, &res)
-	case task.Succeeded, task.Failed:
+	case task.Succeeded, task.Failed, task.Duplicate:
 	}
 	a.answerJSON(w, http.StatusOK, &res)
 	return nil
@@ -95,23 +92,6 @@ func (a *API) readTask(r *http.Request, c *call) (task.Task, error) {
 	}
 	t.Origin, err = q.origin(r, c.who)
 	return t, err
-}
-
-// auditTask keeps who sent a task whose key had been done, or was under way.
-func (a *API) auditTask(ctx context.Context, c *call, t *task.Task, res *task.Result) {
-	if c.Audit == nil {
-		return
-	}
-	decision := audit.Rejected
-	if res.Output != nil {
-		decision = audit.Answered
-	}
-	// What cannot be written is logged and counted there.
-	_ = c.Audit.Write(context.WithoutCancel(ctx), audit.Entry{
-		Tenant: t.Origin.Tenant, Project: t.Origin.Project, Pipeline: t.Origin.Pipeline, Key: t.Key,
-		Node: t.Origin.Node, By: c.who.sender, Decision: decision, RequestID: t.Origin.IdempotencyKey,
-		Delivery: t.Origin.Node, Tier: audit.TierRedis,
-	})
 }
 
 // expect refuses bodies of another kind, and encoded ones: a small one may become

@@ -45,7 +45,7 @@ func (w *Worker) openLight() error {
 	open := func(limits executor.Limits, name string, observer executor.Observer) (*executor.Executor, error) {
 		cfg := executor.Config{Registry: w.deps.types, Limits: limits, Observer: observer, Logger: w.log.Named(name)}
 		if w.once.claims != nil {
-			cfg.Claims = w.once.claims
+			cfg.Claims, cfg.Audit = w.once.claims, w.once.audit
 		}
 		e, err := executor.New(cfg)
 		if err != nil {
@@ -55,7 +55,7 @@ func (w *Worker) openLight() error {
 		return e, nil
 	}
 	if w.deps.executor, err = open(limits, "light", w.metrics.Light()); err != nil {
-		return err
+		return &config.SettingError{Setting: "BELAY_LIGHT_LIMITS", Err: err} // there is nothing else to be wrong
 	}
 	// What is sent to the host takes no part in the limits of what is light.
 	heavy := executor.Limits{
