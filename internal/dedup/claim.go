@@ -34,9 +34,8 @@ func (c *Claims) Claim(ctx context.Context, claim Claim) (Verdict, error) {
 func (c *Claims) ClaimBatch(ctx context.Context, claims []Claim) ([]Verdict, error) {
 	verdicts := make([]Verdict, len(claims))
 	var (
-		open  []int
-		qs    []question
-		calls []call
+		open []int
+		qs   []question
 	)
 	for i := range claims {
 		v, ok := c.tier.answer(&claims[i])
@@ -48,12 +47,12 @@ func (c *Claims) ClaimBatch(ctx context.Context, claims []Claim) ([]Verdict, err
 		if err != nil {
 			return nil, fmt.Errorf("claim %d: %w", i, err)
 		}
-		open, qs, calls = append(open, i), append(qs, q), append(calls, q.call)
+		open, qs = append(open, i), append(qs, q)
 	}
 	asked := c.tier.ask()
-	answers, err := c.runAll(ctx, claimScript, calls)
+	answers, err := c.decide(ctx, qs)
 	if err != nil {
-		return nil, fmt.Errorf("claiming %d keys: %w", len(calls), fault(ctx, err))
+		return nil, fmt.Errorf("claiming %d keys: %w", len(qs), fault(ctx, err))
 	}
 	for n, i := range open {
 		if verdicts[i], err = c.conclude(ctx, qs[n], asked, answers[n]); err != nil {
@@ -61,6 +60,33 @@ func (c *Claims) ClaimBatch(ctx context.Context, claims []Claim) ([]Verdict, err
 		}
 	}
 	return verdicts, nil
+}
+
+// decide puts questions to Redis: first as claims of keys that nobody ever held.
+func (c *Claims) decide(ctx context.Context, qs []question) ([][]any, error) {
+	calls := make([]call, len(qs))
+	for i := range qs {
+		calls[i] = qs[i].quick()
+	}
+	answers, err := c.runQuick(ctx, grantScript, calls)
+	if err != nil {
+		return nil, err
+	}
+	var open []int
+	calls = calls[:0]
+	for i := range qs {
+		if answers[i] == nil {
+			open, calls = append(open, i), append(calls, qs[i].call)
+		}
+	}
+	others, err := c.runAll(ctx, claimScript, calls)
+	if err != nil {
+		return nil, err
+	}
+	for n, i := range open {
+		answers[i] = others[n]
+	}
+	return answers, nil
 }
 
 // conclude reads an answer and does what it asks for.
@@ -119,6 +145,9 @@ func newQuestion(claim Claim) (question, error) {
 		claim.Owner.who(), doc, requestName(claim.Request.ID), claim.Lease.Microseconds(), at, rerun, claim.Dead, late,
 	}}}, nil
 }
+
+// quick is the same as grantScript takes it.
+func (q question) quick() call { return call{keys: q.keys, args: q.args[:4]} }
 
 // answer reads what Redis says to it: the verdict, and the claim that blocks or,
 // of a granted one, whether it was announced.

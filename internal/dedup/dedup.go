@@ -48,6 +48,9 @@ const (
 	Released State = "released"
 )
 
+// ends reports whether a claim ends so.
+func (s State) ends() bool { return s == Completed || s == Failed || s == Canceled }
+
 // Request is who asks, under which id, and when by Redis's clock.
 type Request struct {
 	ID     string    `json:"id"`

@@ -98,9 +98,12 @@ func IdempotencyKey(r Record) string {
 func RunIdempotencyKey(runKey, node string) string { return idempotent("run", runKey, node) }
 
 func idempotent(parts ...string) string {
-	var b strings.Builder
+	const usual = 160 // no more than that needs no memory of its own
+	list := make([]byte, 0, usual)
 	for _, p := range parts { // with their lengths, so that no two lists read alike
-		fmt.Fprintf(&b, "%d:%s", len(p), p)
+		list = strconv.AppendInt(list, int64(len(p)), 10)
+		list = append(append(list, ':'), p...)
 	}
-	return digest(b.String())[:idempotencyLen]
+	sum := sha256.Sum256(list)
+	return hex.EncodeToString(sum[:idempotencyLen/2])
 }

@@ -128,15 +128,20 @@ func moment(us string) (*time.Time, error) {
 	return &t, err
 }
 
-// encode writes a result within its bounds: texts for people are cut, but
-// outputs, which other steps rely on, are refused.
-func (r Result) encode() (string, error) {
+// bounded is a result within its bounds: texts for people are cut.
+func (r Result) bounded() Result {
 	r.Summary = cut(r.Summary, MaxSummary)
 	if r.Cause != nil {
 		cause := *r.Cause
 		cause.Message = cut(cause.Message, maxMessage)
 		r.Cause = &cause
 	}
+	return r
+}
+
+// encode writes a result within its bounds; outputs, which other steps rely on, are
+// not cut but refused.
+func (r Result) encode() (string, error) {
 	size := 0
 	for name, value := range r.Outputs {
 		size += len(name) + len(value)
@@ -144,7 +149,7 @@ func (r Result) encode() (string, error) {
 	if size > MaxOutputs {
 		return "", fmt.Errorf("%d bytes of outputs: more than %d go to the store, by reference", size, MaxOutputs)
 	}
-	b, err := json.Marshal(r)
+	b, err := json.Marshal(r.bounded())
 	return string(b), err
 }
 

@@ -41,6 +41,26 @@ local now = time[1] * 1000000 + time[2]
 local claim = KEYS[1]
 `
 
+// granting claims a key that nobody ever held: it is claimed by as little as can be,
+// since that is what most claims are.
+const granting = `
+local stamp = string.format('%.0f', now)
+local function grant(claim, who, json, name, lease)
+  redis.call('HSET', claim, 'state', 'running', 'who', who, 'token', stamp, 'claim', json,
+    'request', name, 'until', lease > 0 and string.format('%.0f', now + lease) or '')
+end
+`
+
+// finishing ends a claim.
+var finishing = fmt.Sprintf(`
+local stamp = string.format('%%.0f', now)
+local function finish(claim, ending, window, result, died)
+  redis.call('HSET', claim, 'state', ending, 'ended_at', stamp, 'result', result,
+    'until', ending == 'completed' and string.format('%%.0f', now + window) or '', 'died', died)
+  redis.call('PEXPIRE', claim, string.format('%%.0f', math.floor(window / 1000) + %d))
+end
+`, keepFor.Milliseconds())
+
 // tools is what scripts share.
 var tools = fmt.Sprintf(`
 local late, keep, keeprun, channel = %d, %d, %d, '%s'
@@ -60,8 +80,7 @@ local function note(name, who)
 end
 `, lateFor.Microseconds(), keepFor.Milliseconds(), keepRequestFor.Milliseconds(), channel)
 
-// claimScript decides a claim. A key that nobody holds is decided first and by
-// as little as can be, since that is what most claims are.
+// claimScript decides a claim.
 //
 //	KEYS[1] -> the claim
 //	ARGV    -> who, JSON of the claim, request name, lease in µs (0: none), time
@@ -72,12 +91,11 @@ end
 //	as its token. Else decision and time; then token, generation, the times of the claim and
 //	of the end of its lease and 1 if it was announced, where the claimer runs;
 //	else the record that blocks.
-var claimScript = redis.NewScript(clock + `
+var claimScript = redis.NewScript(clock + granting + `
 local all = redis.call('HGETALL', claim)
 local who, json, name, lease = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 if #all == 0 then
-  redis.call('HSET', claim, 'state', 'running', 'who', who, 'token', string.format('%.0f', now), 'claim', json,
-    'request', name, 'until', lease > 0 and string.format('%.0f', now + lease) or '')
+  grant(claim, who, json, name, lease)
   return now
 end
 ` + tools + `
@@ -181,13 +199,11 @@ return {'ok', now}`)
 //	           of the claim, request name, time of the claim, state, window in µs,
 //	           JSON of the result, 1 where the owner died
 //	Returns ok, the time and the record; or not_owner and the time.
-var settleScript = redis.NewScript(clock + tools + restore + `
+var settleScript = redis.NewScript(clock + tools + finishing + restore + `
 local ending, window = ARGV[8], tonumber(ARGV[9])
 if state ~= 'running' and state ~= ending then return {'not_owner', now} end
 if state == 'running' then
-  local till = ending == 'completed' and text(now + window) or ''
-  redis.call('HSET', claim, 'state', ending, 'ended_at', text(now), 'until', till, 'result', ARGV[10], 'died', ending == 'canceled' and ARGV[11] or '')
-  redis.call('PEXPIRE', claim, text(math.floor(window / 1000) + keep))
+  finish(claim, ending, window, ARGV[10], ending == 'canceled' and ARGV[11] or '')
   note(redis.call('HGET', claim, 'request'), who)
 end
 return {'ok', now, redis.call('HGETALL', claim)}`)

@@ -44,12 +44,8 @@ func (c *Claims) Settle(ctx context.Context, s Settlement) error {
 }
 
 // call is a settlement as it is put to Redis.
-func (s Settlement) call() (call, error) {
-	switch s.State {
-	case Completed, Failed, Canceled:
-	case Running, Released:
-		fallthrough
-	default:
+func (s *Settlement) call() (call, error) {
+	if !s.State.ends() {
 		return call{}, fmt.Errorf("settling %s: no claim ends as %q", s.Key, s.State)
 	}
 	result, err := s.Result.encode()
@@ -60,11 +56,11 @@ func (s Settlement) call() (call, error) {
 	if err != nil {
 		return call{}, err
 	}
-	window, died := max(s.Window, 0), ""
+	died := ""
 	if s.Died {
 		died = "1"
 	}
-	args = append(args, string(s.State), window.Microseconds(), result, died)
+	args = append(args, string(s.State), s.window().Microseconds(), result, died)
 	return call{keys: []string{s.Key.redisKey()}, args: args}, nil
 }
 
