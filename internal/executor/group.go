@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// together is how many questions go in one round trip at most, and gather
-	// how long the first of them waits for others.
-	together = 256
+	// together is how many questions go in one round trip at most, and gather how
+	// long the first of them waits for others where none is under way.
+	together = 1000
 	gather   = time.Millisecond
 	// patience bounds a round trip. A worker short of CPU takes a second over one
 	// though Redis is well, and would then run tasks without their claims. It is
@@ -17,12 +17,16 @@ const (
 	patience = 3 * time.Second
 )
 
-// group gathers questions to Redis, so that many go in one round trip.
+// group gathers questions to Redis, so that many go in one round trip. There is one
+// at a time, and what comes meanwhile goes with the next: the busier Redis or this
+// process is, the more go together.
 type group[Q, A any] struct {
 	ask func(ctx context.Context, questions []Q) ([]A, error)
 
 	mu      sync.Mutex
 	waiting []asked[Q, A]
+	// asking: a goroutine asks what waits, or is about to begin.
+	asking bool
 }
 
 // asked is a question, and who is told the answer.
@@ -36,34 +40,34 @@ func (g *group[Q, A]) put(question Q, answer func(A, error)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting = append(g.waiting, asked[Q, A]{question, answer})
-	switch len(g.waiting) {
-	case 1:
-		time.AfterFunc(gather, g.flush)
-	case together:
-		go g.send(g.taken())
+	if !g.asking {
+		g.asking = true
+		time.AfterFunc(gather, g.askAll)
 	}
 }
 
-// taken takes what waits. It is called with the lock held.
-func (g *group[Q, A]) taken() []asked[Q, A] {
+// askAll asks until nothing waits.
+func (g *group[Q, A]) askAll() {
+	for taken := g.take(); len(taken) > 0; taken = g.take() {
+		g.send(taken)
+	}
+}
+
+// take takes the first of what waits, as many as go together.
+func (g *group[Q, A]) take() []asked[Q, A] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	taken := g.waiting
-	g.waiting = nil
+	switch {
+	case len(taken) > together:
+		taken, g.waiting = taken[:together], taken[together:]
+	default:
+		g.waiting, g.asking = nil, len(taken) > 0
+	}
 	return taken
 }
 
-// flush asks what waits. What came to be sent since it was set has nothing to do
-// with it, and goes a little early.
-func (g *group[Q, A]) flush() {
-	g.mu.Lock()
-	taken := g.taken()
-	g.mu.Unlock()
-	g.send(taken)
-}
-
 func (g *group[Q, A]) send(taken []asked[Q, A]) {
-	if len(taken) == 0 {
-		return
-	}
 	questions := make([]Q, len(taken))
 	for i := range taken {
 		questions[i] = taken[i].question

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -105,4 +106,54 @@ func TestWithoutRedisTasksRunUnclaimed(t *testing.T) {
 	server.Stop(t)
 	tasks := many(100, keyed("fine", "k"))
 	require.Equal(t, map[task.Status]int{task.Succeeded: 100}, collect(t, tasks, e.SubmitBatch(t.Context(), tasks)))
+}
+
+// slowClaims grants all claims, each round trip when it is let go on.
+type slowClaims struct {
+	goOn chan struct{}
+	mu   sync.Mutex
+	// asked is how many claims each round trip was for.
+	asked []int
+}
+
+func (c *slowClaims) ClaimBatch(_ context.Context, claims []dedup.Claim) ([]dedup.Verdict, error) {
+	c.mu.Lock()
+	c.asked = append(c.asked, len(claims))
+	c.mu.Unlock()
+	<-c.goOn
+	verdicts := make([]dedup.Verdict, len(claims))
+	for i := range verdicts {
+		verdicts[i].Decision = dedup.Granted
+	}
+	return verdicts, nil
+}
+
+func (c *slowClaims) SettleBatch(_ context.Context, settlements []dedup.Settlement) ([]error, error) {
+	return make([]error, len(settlements)), nil
+}
+
+// TestWhatComesDuringARoundTripGoesTogether holds that a Redis that is slow is asked
+// rarely and for many, and that nobody is left who waits.
+func TestWhatComesDuringARoundTripGoesTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		claims := &slowClaims{goOn: make(chan struct{})}
+		e := with(t, executor.Config{
+			Registry: kinds{"fine": fine}, Claims: claims,
+			Limits: executor.Limits{Concurrency: 4000, Target: executor.Share{InFlight: -1}},
+		})
+		one := []task.Task{keyed("fine", "first")}
+		first := e.SubmitBatch(t.Context(), one)
+		synctest.Wait()
+		time.Sleep(10 * time.Millisecond)
+		others := many(2500, keyed("fine", "k"))
+		results := e.SubmitBatch(t.Context(), others)
+		synctest.Wait()
+		close(claims.goOn)
+		require.Equal(t, map[task.Status]int{task.Succeeded: 1}, collect(t, one, first))
+		require.Equal(t, map[task.Status]int{task.Succeeded: 2500}, collect(t, others, results))
+		claims.mu.Lock()
+		defer claims.mu.Unlock()
+		require.Equal(t, []int{1, 1000, 1000, 500}, claims.asked)
+	})
 }
