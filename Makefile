@@ -9,6 +9,7 @@ FUZZTIME ?= 30s
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 WORKFLOWCHECK := go.temporal.io/sdk/contrib/tools/workflowcheck@v0.6.0
 GOVULNCHECK   := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+CYCLONEDX     := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 
 .DEFAULT_GOAL := help
 
@@ -70,6 +71,11 @@ workflowcheck: $(BIN)/workflowcheck ## look for what is not deterministic in wor
 vuln: ## look for known vulnerabilities that are reached (asks the Go vulnerability database)
 	GOWORK=off $(GO) run $(GOVULNCHECK) ./...
 
+.PHONY: sbom
+sbom: $(BIN)/cyclonedx-gomod ## list what both programs are made of, with licences, as CycloneDX
+	GOWORK=off $(BIN)/cyclonedx-gomod app -json -licenses -std -noserial -notimestamp -main starter -output $(BIN)/belay.cdx.json .
+	GOWORK=off $(BIN)/cyclonedx-gomod app -json -licenses -std -noserial -notimestamp -main worker -output $(BIN)/belay-worker.cdx.json .
+
 .PHONY: tidy
 tidy: ## tidy both modules and the workspace
 	GOWORK=off $(GO) mod tidy
@@ -86,6 +92,9 @@ clean: ## remove what was built
 
 $(BIN)/golangci-lint:
 	GOBIN=$(CURDIR)/$(BIN) GOWORK=off $(GO) install $(GOLANGCI_LINT)
+
+$(BIN)/cyclonedx-gomod:
+	GOBIN=$(CURDIR)/$(BIN) GOWORK=off $(GO) install $(CYCLONEDX)
 
 $(BIN)/workflowcheck:
 	GOBIN=$(CURDIR)/$(BIN) GOWORK=off $(GO) install $(WORKFLOWCHECK)
