@@ -33,6 +33,9 @@ type Config struct {
 	// Loopback says that only this machine reaches the API: requests that a web
 	// page may have made are refused then.
 	Loopback bool
+	// Crowded reports whether there are more connections than the worker has room
+	// for: who asks then is to come again. Nil: there never are.
+	Crowded func() bool
 	// Logger defaults to one that says nothing.
 	Logger *zap.Logger
 
@@ -185,7 +188,14 @@ func (a *API) close() {
 }
 
 // ServeHTTP answers what is below /api/.
-func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if a.cfg.Crowded == nil || !a.cfg.Crowded() {
+		a.handler.ServeHTTP(w, r)
+		return
+	}
+	w.Header().Set("Connection", "close")
+	a.answer(w, problemf(http.StatusServiceUnavailable, "crowded", "this worker has no room for more connections: try again, or another").again(later))
+}
 
 // handler answers a request of somebody who may make it. An error that is no
 // *Problem is an internal one.

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -171,6 +172,19 @@ func TestATaskThatWaitsTooLong(t *testing.T) {
 	problem(t, b.task(t, `{"type":"noop"}`), http.StatusServiceUnavailable, "queue_full")
 	cancel(errors.New("enough"))
 	require.NoError(t, <-held)
+}
+
+func TestACrowdIsSentAway(t *testing.T) {
+	t.Parallel()
+	var crowded atomic.Bool
+	b := setup(t, options{config: Config{Crowded: crowded.Load}})
+	require.Equal(t, http.StatusOK, b.task(t, `{"type":"noop"}`).StatusCode)
+	crowded.Store(true)
+	a := b.task(t, `{"type":"noop"}`)
+	problem(t, a, http.StatusServiceUnavailable, "crowded")
+	require.True(t, a.Close, "the connection is of no more use")
+	crowded.Store(false)
+	require.Equal(t, http.StatusOK, b.task(t, `{"type":"noop"}`).StatusCode)
 }
 
 // hearing is an executor that tells what it was given.

@@ -56,6 +56,7 @@ type Worker struct {
 	running  *running
 	metrics  *metrics.Metrics
 	api      *api.API // nil where it is off
+	crowd    *crowd
 	codec    *seal.Codec
 
 	deps   deps
@@ -75,7 +76,7 @@ func New(cfg Config) (*Worker, error) {
 	if cfg.Settings == nil {
 		return nil, errors.New("making a worker: its settings are needed")
 	}
-	w := &Worker{cfg: cfg, log: telemetry.OrNop(cfg.Logger), running: newRunning(), metrics: cfg.Metrics, failed: make(chan error, 1)}
+	w := &Worker{cfg: cfg, log: telemetry.OrNop(cfg.Logger), running: newRunning(), crowd: newCrowd(), metrics: cfg.Metrics, failed: make(chan error, 1)}
 	if w.metrics == nil {
 		w.metrics = metrics.New()
 	}

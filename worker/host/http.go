@@ -21,7 +21,7 @@ import (
 
 // Bounds of the HTTP server. Where the API takes longer it says so itself.
 const (
-	httpReadTimeout  = 5 * time.Second
+	httpReadTimeout  = 10 * time.Second
 	httpWriteTimeout = 10 * time.Second
 	httpIdleTimeout  = time.Minute
 	httpHeaderBytes  = 16 << 10
@@ -49,7 +49,7 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 func (w *Worker) openAPI(l net.Listener, own secret.Provider) error {
 	s := w.cfg.Settings
 	addr, isTCP := l.Addr().(*net.TCPAddr)
-	cfg := api.Config{Loopback: isTCP && addr.IP.IsLoopback(), Logger: w.log.Named("api")}
+	cfg := api.Config{Loopback: isTCP && addr.IP.IsLoopback(), Crowded: w.crowd.crowded, Logger: w.log.Named("api")}
 	switch {
 	case s.HTTPAPIOff:
 		return nil
@@ -105,9 +105,10 @@ func (w *Worker) serve(l net.Listener) (stop func() error) {
 		IdleTimeout:       httpIdleTimeout,
 		MaxHeaderBytes:    httpHeaderBytes,
 		ErrorLog:          zap.NewStdLog(w.log),
+		ConnState:         w.crowd.count,
 	}
 	done := make(chan error, 1)
-	go func() { done <- server.Serve(l) }()
+	go func() { done <- server.Serve(lateListener{l}) }()
 	return func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), httpStopTimeout)
 		defer cancel()

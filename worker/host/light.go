@@ -64,6 +64,7 @@ func (w *Worker) openLight() error {
 	if w.deps.heavy, err = open(heavy, "heavy", nil); err != nil {
 		return err
 	}
+	w.crowd.leave(w.deps.executor)
 	w.metrics.WatchExecutor(w.deps.executor.Status)
 	if s.LightLimits != "" {
 		w.onStop(background(func(ctx context.Context) {
@@ -75,6 +76,7 @@ func (w *Worker) openLight() error {
 					return err
 				}
 				net.SetConcurrency(l.Concurrency)
+				w.crowd.leave(w.deps.executor)
 				return nil
 			}, w.log.Named("light"))
 		}))
