@@ -92,7 +92,7 @@ func New(opts Options) *cobra.Command {
 	root.AddCommand(
 		runCommand(a), validateCommand(a),
 		statusCommand(a), watchCommand(a), listCommand(a), logsCommand(a),
-		cancelCommand(a), resourcesCommand(a), janitorCommand(a), dedupCommand(a), batchCommand(a), taskCommand(a), schemaCommand(a), versionCommand(a),
+		cancelCommand(a), resourcesCommand(a), janitorCommand(a), dedupCommand(a), batchCommand(a), taskCommand(a), doctorCommand(a), schemaCommand(a), versionCommand(a),
 	)
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {

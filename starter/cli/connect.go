@@ -140,6 +140,15 @@ type lazy struct {
 	logs  *logs.Logs
 	main  redis.UniversalClient
 	redis []redis.UniversalClient
+	// closers are called when all is closed.
+	closers []func()
+}
+
+// onClose has something closed with the rest.
+func (l *lazy) onClose(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closers = append(l.closers, f)
 }
 
 func (l *lazy) openRedis() (redis.UniversalClient, error) {
@@ -221,6 +230,9 @@ func (l *lazy) close() {
 	}
 	for _, rdb := range l.redis {
 		_ = rdb.Close()
+	}
+	for _, f := range l.closers {
+		f()
 	}
 }
 

@@ -94,6 +94,7 @@ func (w *Worker) Start(ctx context.Context) error {
 	w.onStop(background(w.maintain))      //nolint:contextcheck // it goes on until Stop
 	w.onStop(background(w.tendJanitor))   //nolint:contextcheck // as above
 	w.onStop(background(w.tendRetention)) //nolint:contextcheck // as above
+	w.onStop(background(w.tendVitals))    //nolint:contextcheck // as above
 	w.log.Info("ready", zap.String("host", w.ID()), zap.String("queue", w.Queue()),
 		zap.Strings("labels", w.cfg.Settings.Labels), zap.Int("max_processes", w.cfg.Settings.MaxProcesses),
 		zap.String("store", w.deps.store.String()), zap.Bool("redis", w.deps.redis != nil))
