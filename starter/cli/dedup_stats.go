@@ -53,14 +53,20 @@ type deadClaim struct {
 func dedupStatsCommand(a *app) *cobra.Command {
 	var f audit.StatsFilter
 	var since, until string
+	var report bool
 	cmd := &cobra.Command{
 		Use:   "stats",
 		Short: "Count what was blocked, by tenant, pipeline and root cause, and what claims cost",
-		Args:  noArgs,
+		Long: "Counts what was blocked, by tenant, pipeline and root cause, and what claims cost.\n\n" +
+			"--report counts by the month and tenant instead: the runs and steps that did not run\n" +
+			"again, why they were asked for, and what was decided. By default it is of this month\n" +
+			"and the one before; --since goes back 400 days at most.",
+		Args: noArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&since, "since", "24h", "count the last `duration` (90m, 24h, 7d), or since a time (RFC 3339); whole hours, 32 days at most")
 	flags.StringVar(&until, "until", "", "count up to a `time`, in the same forms")
+	flags.BoolVar(&report, "report", false, "a report by the month and tenant; --since and --until are widened to whole months")
 	flags.StringVar(&f.Tenant, "tenant", "", "only this `tenant`")
 	flags.StringVar(&f.Project, "project", "", "only this `project`")
 	flags.StringVar(&f.Pipeline, "pipeline", "", "only the pipeline of this `name`")
@@ -75,6 +81,14 @@ func dedupStatsCommand(a *app) *cobra.Command {
 		}
 		if !f.Until.IsZero() && !f.Since.Before(f.Until) {
 			return usage("--since %s is not before --until %s", since, until)
+		}
+		if report {
+			if !flags.Changed("since") {
+				f.Since = time.Time{}
+			}
+			return a.withRedis(cmd.Context(), needsClaims, func(ctx context.Context, rdb redis.UniversalClient) error {
+				return a.showReport(ctx, audit.New(rdb, audit.Options{}), f, *out)
+			})
 		}
 		return a.withClaims(cmd.Context(), func(ctx context.Context, conn *Connection, rdb redis.UniversalClient, claims *dedup.Claims) error {
 			stats, err := audit.New(rdb, audit.Options{}).Stats(ctx, f)

@@ -531,3 +531,26 @@ func TestDedupWithoutRedis(t *testing.T) {
 		require.Contains(t, r.err, "not known")
 	})
 }
+
+func TestDedupReport(t *testing.T) {
+	t.Parallel()
+	b := setupOnce(t)
+	require.NoError(t, b.audit.Write(t.Context(), audit.Entry{
+		Tenant: "acme", Project: "web", Pipeline: "deploy", Key: "k", RequestID: "q", RootCause: audit.Redelivery, Decision: audit.Answered,
+	}))
+	month := time.Now().UTC().Format("2006-01")
+	r := b.exec(t, "dedup", "stats", "--report", "-o", "json")
+	require.Equal(t, cli.ExitOK, r.code, r.err)
+	doc := oneDocument[audit.Report](t, r.out)
+	require.GreaterOrEqual(t, len(doc.Months), 2, "this month and the one before")
+	last := doc.Months[len(doc.Months)-1]
+	require.Equal(t, month, last.Month)
+	require.EqualValues(t, 1, last.Tenants[0].Saved)
+	require.EqualValues(t, 1, last.Tenants[0].RootCauses[audit.Redelivery])
+
+	r = b.exec(t, "dedup", "stats", "--report", "--tenant", "acme")
+	require.Equal(t, cli.ExitOK, r.code, r.err)
+	require.Contains(t, r.out, month+" (not a whole month)")
+	require.Regexp(t, `acme +0 +1 +100\.0% +0 +1 +0 +0 +0 +1 `, r.out)
+	require.Contains(t, r.out, "nothing was claimed", "the month before")
+}
