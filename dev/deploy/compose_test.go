@@ -63,13 +63,13 @@ func TestServices(t *testing.T) {
 	p := project(t)
 	require.ElementsMatch(t, []string{
 		"postgres", "temporal-schema", "temporal", "temporal-setup", "temporal-ui",
-		"redis", "worker-1", "worker-2", "belay",
+		"redis", "worker-1", "worker-2", "belay", "prometheus", "grafana",
 	}, p.ServiceNames())
 
 	for name, s := range p.Services {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Regexp(t, `^(\w+/)?[\w-]+:(\d+\.\d+\.\d+|\d+\.\d+)(-\w+)?$|^belay:local$`, s.Image, "a pinned tag")
+			require.Regexp(t, `^(\w+/)?[\w-]+:(v?\d+\.\d+\.\d+|\d+\.\d+)(-\w+)?$|^belay:local$`, s.Image, "a pinned tag")
 			require.Contains(t, s.SecurityOpt, "no-new-privileges:true")
 			require.True(t, s.ReadOnly)
 			if name == "belay" {
@@ -111,6 +111,7 @@ func TestStartOrder(t *testing.T) {
 		"worker-1":        ready,
 		"worker-2":        ready,
 		"belay":           ready,
+		"grafana":         {"prometheus": types.ServiceConditionHealthy},
 	}, got)
 }
 
@@ -123,7 +124,7 @@ func TestPortsAreOnLoopback(t *testing.T) {
 			published[name] = port.Published
 		}
 	}
-	require.Equal(t, map[string]string{"temporal": "7233", "temporal-ui": "8233"}, published)
+	require.Equal(t, map[string]string{"temporal": "7233", "temporal-ui": "8233", "prometheus": "9090", "grafana": "3000"}, published)
 }
 
 func TestWorkers(t *testing.T) {
@@ -153,7 +154,7 @@ func TestWorkers(t *testing.T) {
 	require.Equal(t, "store", volumes("belay")["/var/lib/belay-store"])
 	require.Equal(t, settings(t, p.Services["worker-1"]).Store, settings(t, p.Services["belay"]).Store)
 	for name := range p.Volumes {
-		require.Contains(t, []string{"postgres", "redis", "store", "worker-1", "worker-2"}, name)
+		require.Contains(t, []string{"grafana", "postgres", "prometheus", "redis", "store", "worker-1", "worker-2"}, name)
 	}
 }
 

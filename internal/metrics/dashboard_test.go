@@ -2,82 +2,95 @@ package metrics_test
 
 import (
 	"encoding/json"
-	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"belay.run/internal/executor"
-	"belay.run/internal/metrics"
-	"belay.run/internal/task"
 )
 
-// TestDashboard holds the dashboard of light tasks to what there is: each metric
-// that it asks for, with each of its labels, and every metric of light tasks.
-func TestDashboard(t *testing.T) {
-	t.Parallel()
-	m := metrics.New()
-	m.Light().Ended(&task.Result{Type: "http", Status: task.Succeeded})
-	m.WatchExecutor(func() executor.Status { return executor.Status{} })
-	there := map[string]map[string]bool{}
-	sample := regexp.MustCompile(`(?m)^([a-z_]+)(?:\{(.*)\})? `)
-	label := regexp.MustCompile(`([a-z_]+)="`)
-	for _, line := range sample.FindAllStringSubmatch(scrape(t, m), -1) {
-		if there[line[1]] == nil {
-			there[line[1]] = map[string]bool{"instance": true} // Prometheus adds it
-		}
-		for _, l := range label.FindAllStringSubmatch(line[2], -1) {
-			there[line[1]][l[1]] = true
-		}
-	}
+// board is what a dashboard asks for.
+type board struct {
+	UID    string `json:"uid"`
+	Panels []struct {
+		ID      int    `json:"id"`
+		Type    string `json:"type"`
+		Title   string `json:"title"`
+		GridPos struct {
+			X, Y, W, H int
+		} `json:"gridPos"`
+		Targets []struct {
+			Expr         string `json:"expr"`
+			LegendFormat string `json:"legendFormat"`
+		} `json:"targets"`
+	} `json:"panels"`
+	Templating struct {
+		List []struct {
+			Type  string `json:"type"`
+			Query string `json:"query"`
+		} `json:"list"`
+	} `json:"templating"`
+}
 
-	text, err := os.ReadFile("../../deploy/grafana/light.json")
+// TestDashboards holds the dashboards to what there is: each metric that they ask
+// for, with each of its labels; and each metric of Belay's is on one of them.
+func TestDashboards(t *testing.T) {
+	t.Parallel()
+	all := everything(t)
+	there := series(all)
+	files, err := filepath.Glob("../../deploy/grafana/*.json")
 	require.NoError(t, err)
-	var board struct {
-		Panels []struct {
-			ID      int    `json:"id"`
-			Title   string `json:"title"`
-			Targets []struct {
-				Expr         string `json:"expr"`
-				LegendFormat string `json:"legendFormat"`
-			} `json:"targets"`
-		} `json:"panels"`
+	require.Len(t, files, 5)
+	shown, uids := map[string]bool{}, map[string]bool{}
+	for _, file := range files {
+		var b board
+		require.NoError(t, json.Unmarshal([]byte(read(t, "deploy/grafana/"+filepath.Base(file))), &b))
+		require.Equal(t, "belay-"+strings.TrimSuffix(filepath.Base(file), ".json"), b.UID)
+		require.False(t, uids[b.UID])
+		uids[b.UID] = true
+		for _, v := range b.Templating.List {
+			if v.Type == "query" {
+				name, _, _ := strings.Cut(strings.TrimPrefix(v.Query, "label_values("), ",")
+				require.Contains(t, there, name, file)
+			}
+		}
+		checkPanels(t, &b, there, shown)
 	}
-	require.NoError(t, json.Unmarshal(text, &board))
-	metric := regexp.MustCompile(`\b(?:belay_light|go)_[a-z_]+`)
-	used := regexp.MustCompile(`\bby \(([^)]*)\)|\{\{(\w+)\}\}|[{,]([a-z_]+)=`)
-	asked, ids := map[string]bool{}, map[int]bool{}
-	for _, p := range board.Panels {
+	for name := range all {
+		if strings.HasPrefix(name, "belay_") {
+			require.True(t, shown[name], "no panel shows %s", name)
+		}
+	}
+}
+
+func checkPanels(t *testing.T, b *board, there map[string]map[string]bool, shown map[string]bool) {
+	t.Helper()
+	ids := map[int]bool{}
+	for i, p := range b.Panels {
 		require.False(t, ids[p.ID], "the id of panel %q is taken", p.Title)
 		ids[p.ID] = true
+		for _, o := range b.Panels[:i] {
+			apart := p.GridPos.X >= o.GridPos.X+o.GridPos.W || o.GridPos.X >= p.GridPos.X+p.GridPos.W ||
+				p.GridPos.Y >= o.GridPos.Y+o.GridPos.H || o.GridPos.Y >= p.GridPos.Y+p.GridPos.H
+			require.True(t, apart, "%s: %q lies on %q", b.UID, p.Title, o.Title)
+		}
+		require.Equal(t, p.Type == "text" || p.Type == "row", len(p.Targets) == 0, p.Title)
 		for _, q := range p.Targets {
-			names := metric.FindAllString(q.Expr, -1)
-			require.NotEmpty(t, names, q.Expr)
-			for _, name := range names {
-				require.Contains(t, there, name, "panel %q", p.Title)
-				asked[strings.TrimSuffix(name, "_bucket")] = true
-				for _, m := range used.FindAllStringSubmatch(q.Expr+" "+q.LegendFormat, -1) {
-					for l := range strings.SplitSeq(m[1]+m[2]+m[3], ", ") {
-						require.Contains(t, there[name], l, "panel %q asks %s for a label", p.Title, name)
-					}
-				}
+			for _, name := range asked(t, there, q.Expr, q.LegendFormat) {
+				shown[regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")] = true
 			}
 		}
 	}
-	for name := range there {
+}
+
+// The documentation of light tasks lists theirs too.
+func TestMetricsOfLightTasksAreDocumented(t *testing.T) {
+	t.Parallel()
+	page := read(t, "docs/light.md")
+	for name := range everything(t) {
 		if base, isLight := strings.CutPrefix(name, "belay_light_"); isLight {
-			base = regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(base, "")
-			require.True(t, asked["belay_light_"+base], "no panel shows belay_light_%s", base)
-		}
-	}
-	// The documentation lists them too.
-	page, err := os.ReadFile("../../docs/light.md")
-	require.NoError(t, err)
-	for name := range asked {
-		if base, isLight := strings.CutPrefix(name, "belay_light_"); isLight {
-			require.Contains(t, string(page), "`"+base+"`")
+			require.Contains(t, page, "`"+base+"`")
 		}
 	}
 }
