@@ -51,10 +51,14 @@ func TestMetricsAreThoseOfTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../docs/metrics.md")
 	require.NoError(t, err)
 	served := regexp.MustCompile(`(?m)^# TYPE ((?:belay|temporal)_\w+) (\w+)$`).FindAllStringSubmatch(metricsOf(t, w), -1)
+	var missing []string
 	for _, m := range served {
-		require.Regexp(t, "(?m)^\\| `"+m[1]+"` \\| "+m[2]+" \\|", string(page))
+		if row := "\n| `" + m[1] + "` | " + m[2] + " |"; !strings.Contains(string(page), row) {
+			missing = append(missing, row)
+		}
 	}
-	for _, prefix := range []string{"belay_", "temporal_activity_", "temporal_request_", "temporal_workflow_"} {
+	require.Empty(t, missing)
+	for _, prefix := range []string{"belay_", "temporal_activity_", "temporal_request_"} {
 		of := func(m []string) bool { return strings.HasPrefix(m[1], prefix) }
 		require.True(t, slices.ContainsFunc(served, of), "nothing of %s…", prefix)
 	}
