@@ -44,7 +44,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 		require.NoError(t, os.WriteFile("../../docs/metrics.md", []byte(before+begin+table.String()+end+after), 0o644))
 		return
 	}
-	require.Equal(t, table.String(), have, "write it with: go test ./internal/metrics -run TestEveryMetricIsDocumented -update")
+	require.True(t, table.String() == have, "the table is not that of the metrics: write it with: go test ./internal/metrics -run TestEveryMetricIsDocumented -update")
 }
 
 // Names follow Prometheus's conventions.
