@@ -90,6 +90,9 @@ type StepInput struct {
 	Holder  resource.Owner `json:"holder,omitzero"`
 	Label   string         `json:"label,omitempty"`
 	Release time.Duration  `json:"release,omitempty"`
+	// Held is the number of the attempt that took what the stage holds over all
+	// its steps; 0 where it holds nothing.
+	Held int `json:"held,omitempty"`
 }
 
 // StepResult is how an attempt of a step ended. It travels as the result, or

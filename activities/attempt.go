@@ -55,6 +55,10 @@ type attempt struct {
 	// come with what it holds.
 	values []secret.Value
 	lent   []map[string]string
+	// issued are those of the secrets that were issued for it, or for its stage.
+	issued []secret.Value
+	// taking is set where the attempt is to take what a stage holds.
+	taking *stageHold
 	// earlier and ended are what earlier attempts and this one held.
 	earlier, ended []resource.Entry
 	// ran: a process was started; notGone, tempLeft say what is left of it.
@@ -79,6 +83,11 @@ type attempt struct {
 // of the cause's trigger with the [StepResult] in its details, retryable where
 // the step's retry says so; a cancel is confirmed when the processes are gone.
 func (s *Steps) RunStep(ctx context.Context, in StepInput) (*StepResult, error) {
+	return s.attempt(ctx, in, (*attempt).run)
+}
+
+// attempt makes an attempt, which is what do does.
+func (s *Steps) attempt(ctx context.Context, in StepInput, do func(*attempt) error) (*StepResult, error) {
 	unstick(ctx, s.Client, s.Namespace)
 	info := activity.GetInfo(ctx)
 	a := &attempt{
@@ -103,7 +112,7 @@ func (s *Steps) RunStep(ctx context.Context, in StepInput) (*StepResult, error) 
 	done := make(chan struct{})
 	var touch sync.WaitGroup
 	touch.Go(func() { a.keepInTouch(ctx, done) })
-	err := a.run() //nolint:contextcheck // its own context outlives the activity's
+	err := do(a) //nolint:contextcheck // its own context outlives the activity's
 	if err == nil {
 		a.settleClaim()
 	} else {
@@ -122,14 +131,11 @@ func (a *attempt) run() (err error) {
 	if cause, ended := a.steps.enter(a); ended {
 		return &stopError{kind: stopCancelled, cause: cause}
 	}
-	if !a.first {
-		// An earlier attempt may have outlived its worker.
-		err := a.steps.Proc.EndNode(a.ctx, processNode(a.key.runKey, a.key.node))
-		if errors.Is(err, proc.ErrNotProved) {
-			a.note("%v", err)
-		} else if err != nil {
-			return a.stopped(&retryableError{fmt.Errorf("ending what an earlier attempt left: %w", err)})
-		}
+	if err := a.underHold(); err != nil {
+		return err
+	}
+	if err := a.endEarlier(); err != nil {
+		return err
 	}
 	a.releaseEarlier()
 	over, release, err := a.claim()
@@ -167,6 +173,20 @@ func (a *attempt) run() (err error) {
 		}
 		return a.commands(env.list())
 	})
+}
+
+// endEarlier ends what an earlier attempt left, which may have outlived its worker.
+func (a *attempt) endEarlier() error {
+	if a.first {
+		return nil
+	}
+	err := a.steps.Proc.EndNode(a.ctx, processNode(a.key.runKey, a.key.node))
+	if errors.Is(err, proc.ErrNotProved) {
+		a.note("%v", err)
+	} else if err != nil {
+		return a.stopped(&retryableError{fmt.Errorf("ending what an earlier attempt left: %w", err)})
+	}
+	return nil
 }
 
 // logged opens the attempt's log around f. A log that could not be kept whole, or

@@ -12,6 +12,7 @@ import (
 
 	"belay.run/internal/archive"
 	"belay.run/internal/proc"
+	"belay.run/internal/resource"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
 	"belay.run/internal/store"
@@ -114,7 +115,8 @@ func (s *Steps) Release(ctx context.Context, owner Owner) error {
 	if err := s.Proc.EndNode(ctx, processNode(owner.RunKey, owner.Node)); err != nil && !errors.Is(err, proc.ErrNotProved) {
 		return fmt.Errorf("ending what is left of stage %s: %w", owner.Node, err)
 	}
-	if _, err := s.Resources.releaseHere(ctx, owner.RunKey, owner.Node); err != nil {
+	s.Resources.holds.drop(nodeKey{owner.RunKey, owner.Node}, 0)
+	if _, err := s.Resources.releaseHere(ctx, owner.RunKey, func(e *resource.Entry) bool { return run.Within(e.Node, owner.Node) }); err != nil {
 		s.Logger.Warn("could not read all records of resources", zap.Error(err))
 	}
 	if err := RemoveContainers(ctx, s.Host, s.Containers, owner.RunKey, owner.Node); err != nil {

@@ -203,15 +203,18 @@ func (a *attempt) secrets() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.mask, err = secret.NewMasker(values...); err != nil {
+	a.values = slices.Concat(values, a.issued)
+	if a.mask, err = secret.NewMasker(a.values...); err != nil {
 		return nil, failed(run.TriggerInvalid, "%v", err)
 	}
-	a.values = values
-	out := make(map[string]string, len(values))
+	out := make(map[string]string, len(a.values))
 	for _, v := range values {
 		if slices.Contains(a.in.Step.Secrets, v.Name()) {
 			out[v.Name()] = v.Reveal()
 		}
+	}
+	for _, v := range a.issued {
+		out[v.Name()] = v.Reveal()
 	}
 	return out, nil
 }

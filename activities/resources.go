@@ -46,7 +46,9 @@ type ResourcesConfig struct {
 type Resources struct {
 	ResourcesConfig
 
-	book resource.Book
+	book    resource.Book
+	keepers keepers
+	holds   stageHolds
 }
 
 // NewResources returns the Resources of a host.
@@ -73,6 +75,9 @@ func (r *Resources) known(ctx context.Context, in *ReleaseInput) []resource.Entr
 	all := slices.Clone(in.Entries)
 	add := func(more []resource.Entry) {
 		for _, e := range more {
+			if in.Stage && !ofStage(&e, in.Node) {
+				continue
+			}
 			if i := slices.IndexFunc(all, func(a resource.Entry) bool { return a.Holder() == e.Holder() }); i < 0 {
 				all = append(all, e)
 			} else if e.Since.After(all[i].Since) {
@@ -136,7 +141,7 @@ func (r *Resources) mayRelease(ctx context.Context, e *resource.Entry, proved ma
 		}
 		return nil
 	}
-	if e.Scope != resource.ScopeStep || !resource.Exclusive(e.Kind) {
+	if e.Scope == resource.ScopePipeline || e.Kind == resource.KindWorkspace || !resource.Exclusive(e.Kind) {
 		return nil
 	}
 	node := processNode(e.RunKey, e.Node)
@@ -176,6 +181,10 @@ func share(ctx context.Context, n int) time.Duration {
 // releaseOne tries once to give an entry back, within a bound. A kind that panics
 // or does not come back counts as one that failed.
 func (r *Resources) releaseOne(ctx context.Context, kind resource.Kind, e *resource.Entry, within time.Duration) error {
+	if ofStage(e, e.Node) {
+		r.holds.drop(nodeKey{e.RunKey, e.Node}, e.Attempt)
+	}
+	r.keepers.stop(e)
 	e.Attempts++
 	state := run.ResourceReleasing
 	if e.State == run.ResourceLeaked {
@@ -249,10 +258,16 @@ func ReleaseHere(ctx context.Context, r *Resources, runKey, node string) (tried 
 	return r.release(ctx, due, false), rest, err
 }
 
-// releaseHere gives back all that this host knows of a node, trying once.
-func (r *Resources) releaseHere(ctx context.Context, runKey, node string) ([]resource.Entry, error) {
-	entries, err := r.Records.Of(runKey, node)
+// releaseHere gives back what of a run this host knows and is wanted, trying once.
+func (r *Resources) releaseHere(ctx context.Context, runKey string, wanted func(*resource.Entry) bool) ([]resource.Entry, error) {
+	entries, err := r.Records.All()
+	entries = slices.DeleteFunc(entries, func(e resource.Entry) bool { return e.RunKey != runKey || !wanted(&e) })
 	return r.release(ctx, entries, false), err
+}
+
+// ofStage reports whether a stage itself has acquired something.
+func ofStage(e *resource.Entry, node string) bool {
+	return e.Node == node && e.Scope == resource.ScopeStage && e.Kind != resource.KindWorkspace
 }
 
 // StageOf is the stage that a node lies in.
@@ -261,7 +276,7 @@ func StageOf(node string) string { return path.Dir(node) }
 // TempDirs are the temporary directories of attempts on a host.
 func TempDirs(host *workspace.Host) *resource.TempDirs {
 	return &resource.TempDirs{
-		Base:   func(e *resource.Entry) string { return host.Dirs(e.RunKey, StageOf(e.Node)).Temp },
+		Base:   func(e *resource.Entry) string { return host.Dirs(e.RunKey, stageOfRun(e)).Temp },
 		Remove: host.Remove,
 	}
 }

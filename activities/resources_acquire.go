@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -69,6 +70,11 @@ func (s *attemptScripts) Acquire(ctx context.Context, e *resource.Entry, script 
 	}
 	env := environ{}
 	env.add(s.env)
+	for _, name := range a.in.Step.Secrets {
+		if !slices.Contains(e.Release.Secrets, name) { // it is another resource's
+			delete(env, name)
+		}
+	}
 	env["BELAY_OUTPUT"], env[resource.EnvHolder] = output, e.Holder()
 	ids := &idLines{}
 	out, errOut := a.mask.Writer(a.log.Stdout()), a.mask.Writer(a.log.Stderr())

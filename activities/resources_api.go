@@ -14,6 +14,9 @@ type ReleaseInput struct {
 	// ledger, knows of the node and of what lies in it.
 	RunKey string `json:"run_key,omitempty"`
 	Node   string `json:"node,omitempty"`
+	// Stage leaves out what lies in the node: only what the stage itself holds is
+	// given back.
+	Stage bool `json:"stage,omitempty"`
 	// Declared is what attempts of the node may have acquired. It counts only
 	// where nothing that would know better can be asked.
 	Declared []resource.Entry `json:"declared,omitempty"`

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"belay.run/internal/measure"
@@ -53,7 +52,7 @@ func (a *attempt) releaseEarlier() {
 	if !a.in.Step.Holds() && a.in.Step.Container == nil {
 		return
 	}
-	left, err := a.steps.Resources.releaseHere(a.ctx, a.key.runKey, a.key.node)
+	left, err := a.steps.Resources.releaseHere(a.ctx, a.key.runKey, func(e *resource.Entry) bool { return e.Node == a.key.node })
 	if err != nil {
 		a.note("not all records of what earlier attempts held can be read: %v", err)
 	}
@@ -118,7 +117,7 @@ func (a *attempt) acquireOne(r *spec.Resource, env environ) error {
 		return err
 	}
 	if keeper, ok := kind.(resource.Keeper); ok {
-		h.unkeep = a.keepHeld(keeper, h.entry)
+		h.unkeep = keepHeld(a.ctx, keeper, h.entry, func(err error) { a.lost(r.Kind, err) })
 	}
 	return nil
 }
@@ -140,7 +139,7 @@ func (a *attempt) granted(h *holding, grant resource.Grant, env environ) error {
 	if len(grant.Secrets) == 0 {
 		return nil
 	}
-	a.values = append(a.values, grant.Secrets...)
+	a.values, a.issued = append(a.values, grant.Secrets...), append(a.issued, grant.Secrets...)
 	mask, err := secret.NewMasker(a.values...)
 	if err != nil {
 		return failed(run.TriggerInvalid, "%v", err)
@@ -184,12 +183,16 @@ func (a *attempt) entry(r *spec.Resource) resource.Entry {
 		Owner: a.in.Holder, Kind: r.Kind, Name: r.Name, Scope: resource.ScopeStep, Provider: r.Provider,
 		Host: a.steps.Host.ID(), Label: a.in.Label,
 	}
+	secrets := a.in.Step.Secrets
+	if a.taking != nil {
+		e.Scope, secrets = resource.ScopeStage, r.Secrets
+	}
 	e.Node, e.Attempt = a.key.node, a.number
 	if r.Kind == resource.KindPort || r.Kind == resource.KindTempDir {
 		e.Queue = a.steps.Host.Queue()
 	}
 	if r.Kind == resource.KindCustom {
-		e.Release = &resource.Command{Script: r.Release, Shell: a.in.Step.Shell, Env: a.frozen(), Secrets: a.in.Step.Secrets}
+		e.Release = &resource.Command{Script: r.Release, Shell: a.in.Step.Shell, Env: a.frozen(), Secrets: secrets}
 	}
 	return e
 }
@@ -215,23 +218,6 @@ func (a *attempt) drop(h *holding) {
 	a.ended = append(a.ended, h.entry)
 }
 
-// keepHeld keeps a resource until the function that it returns is called. An
-// attempt that has lost one must end: another may work under it.
-func (a *attempt) keepHeld(keeper resource.Keeper, e resource.Entry) func() {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(a.ctx))
-	var keeping sync.WaitGroup
-	keeping.Go(func() {
-		keeper.Keep(ctx, e, func(err error) {
-			a.steps.Meter.LeaseLost(e.Kind)
-			a.stop(&stopError{stopTakenOver, run.Cause{Trigger: run.TriggerDependencyUnavailable, Message: err.Error()}})
-		})
-	})
-	return func() {
-		cancel(nil)
-		keeping.Wait()
-	}
-}
-
 // releaseAll gives back what the attempt holds beyond the first n, the last first,
 // in time of its own. What is exclusive stays where processes of the step may
 // live on.
@@ -245,10 +231,15 @@ func (a *attempt) releaseAll(n int) {
 	rs := a.steps.Resources
 	for len(a.holdings) > n {
 		h := a.holdings[len(a.holdings)-1]
-		if h.unkeep != nil {
+		kept := a.notGone != "" && resource.Exclusive(h.entry.Kind)
+		switch {
+		case h.unkeep == nil:
+		case kept:
+			rs.keepers.add(&h.entry, h.unkeep)
+		default:
 			h.unkeep()
 		}
-		if a.notGone != "" && resource.Exclusive(h.entry.Kind) {
+		if kept {
 			h.entry.Error = "it is kept as long as processes may use it: " + a.notGone
 		} else if err := rs.releaseOne(ctx, h.kind, &h.entry, share(ctx, len(a.holdings))); err != nil {
 			a.note("%s %s is not given back yet: %v", h.entry.Kind, h.entry.Name, err)

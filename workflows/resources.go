@@ -176,14 +176,14 @@ func (s *stage) giveBack(ctx workflow.Context, st *spec.Step, doc *run.Step, out
 		return
 	}
 	in := activities.ReleaseInput{
-		RunKey: s.in.RunKey, Node: doc.Node, Entries: res.Unreleased, Declared: s.mayHold(st, doc, max(res.Attempt, 1)),
+		RunKey: s.in.RunKey, Node: doc.Node, Entries: res.Unreleased, Declared: s.mayHold(st, doc.Node, max(res.Attempt, 1)),
 	}
 	at := &place{queue: s.host.Queue, label: s.label, gone: s.hostLost}
 	d, _ := workflow.NewDisconnectedContext(ctx)
 	s.releasing++
 	workflow.Go(d, func(d workflow.Context) {
 		defer func() { s.releasing-- }()
-		_, err := at.releaseUntil(d, in, s.in.ReleaseTimeout, func(entries []resource.Entry) { show(doc, entries) })
+		_, err := at.releaseUntil(d, in, s.in.ReleaseTimeout, func(entries []resource.Entry) { showIn(&doc.Resources, entries) })
 		if err != nil {
 			s.doc.Notes = append(s.doc.Notes, fmt.Sprintf("%s: nobody could be asked to give back what it held: %s", doc.Node, plainly(err)))
 		}
@@ -213,7 +213,7 @@ func holdsInAttempt(st *spec.Step) bool {
 
 // mayHold is what an attempt may have acquired of which nobody knows: its host is
 // gone, and there is no ledger.
-func (s *stage) mayHold(st *spec.Step, doc *run.Step, attempt int) []resource.Entry {
+func (s *stage) mayHold(st *spec.Step, node string, attempt int) []resource.Entry {
 	var out []resource.Entry
 	for i := range st.Resources {
 		r := &st.Resources[i]
@@ -224,7 +224,7 @@ func (s *stage) mayHold(st *spec.Step, doc *run.Step, attempt int) []resource.En
 			Owner: s.holder(), Kind: r.Kind, Name: r.Name, Scope: resource.ScopeStep, State: run.ResourceAcquiring,
 			Provider: r.Provider, Host: s.host.Host, Label: s.label,
 		}
-		e.Node, e.Attempt = doc.Node, attempt
+		e.Node, e.Attempt = node, attempt
 		if r.Kind == resource.KindCustom {
 			e.Release = &resource.Command{Script: r.Release, Shell: st.Shell, Env: s.vars(st), Secrets: st.Secrets}
 		}
@@ -241,20 +241,20 @@ func (s *stage) holder() resource.Owner {
 	}
 }
 
-// show writes what became of entries into the document of their step.
-func show(doc *run.Step, entries []resource.Entry) {
+// showIn writes what became of entries into the list of their node.
+func showIn(list *[]run.Resource, entries []resource.Entry) {
 	for i := range entries {
 		e := &entries[i]
-		at := slices.IndexFunc(doc.Resources, func(r run.Resource) bool {
+		at := slices.IndexFunc(*list, func(r run.Resource) bool {
 			return r.Kind == e.Kind && r.Name == e.Name && r.State != run.ResourceReleased
 		})
 		if at < 0 {
-			if known := slices.ContainsFunc(doc.Resources, func(r run.Resource) bool { return r == e.Document() }); known {
+			if known := slices.ContainsFunc(*list, func(r run.Resource) bool { return r == e.Document() }); known {
 				continue
 			}
-			at = len(doc.Resources)
-			doc.Resources = append(doc.Resources, run.Resource{})
+			at = len(*list)
+			*list = append(*list, run.Resource{})
 		}
-		doc.Resources[at] = e.Document()
+		(*list)[at] = e.Document()
 	}
 }

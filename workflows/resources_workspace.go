@@ -45,7 +45,9 @@ func (s *stage) gaveWorkspace(why string) {
 		}
 	}
 	for i := range s.doc.Resources {
-		settle(&s.doc.Resources[i])
+		if r := &s.doc.Resources[i]; ofWorkspace(r) {
+			settle(r)
+		}
 	}
 	for i := range s.doc.Steps {
 		for j := range s.doc.Steps[i].Resources {
@@ -54,6 +56,12 @@ func (s *stage) gaveWorkspace(why string) {
 			}
 		}
 	}
+}
+
+// ofWorkspace reports whether a stage has something with its workspace, and not as its
+// file says.
+func ofWorkspace(r *run.Resource) bool {
+	return r.Kind == resource.KindWorkspace || r.Kind == resource.KindContainer
 }
 
 // markWorkspaces writes into the ledger which hosts still have a workspace of the

@@ -54,10 +54,22 @@ type stage struct {
 	holds      map[string]holds
 	releasing  int
 	slotsLater []func(workflow.Context)
-	mailbox    *mailbox   // of the news of concurrency groups
-	keptOut    bool       // it never had that slot
-	bodyOver   bool       // only finally and release are left
-	above      *run.Cause // why the stage was cancelled from above, once known
+	// took is what the stage holds, or may hold, over all its steps, takes how often
+	// it tried to take that, hold nil while it does not have it, and lost why it has
+	// no more. stopBody ends the steps of the body; losing are losses looked into.
+	took     []spec.Resource
+	takes    int
+	taking   bool
+	everHeld bool
+	hold     *stageHold
+	lost     *run.Cause
+	losing   int
+	stopBody workflow.CancelFunc
+
+	mailbox  *mailbox   // of the news of concurrency groups
+	keptOut  bool       // it never had that slot
+	bodyOver bool       // only finally and release are left
+	above    *run.Cause // why the stage was cancelled from above, once known
 }
 
 // Stage runs one stage, or one leg of it: it takes a host, fills a workspace,
@@ -145,6 +157,7 @@ func (s *stage) attempts(ctx workflow.Context) {
 		if !s.again {
 			return
 		}
+		s.giveResources(ctx)
 		// What lost attempts held is released by the names of their nodes, which
 		// those of the next attempts bear too.
 		if rerun == maxReruns || s.halt.on() || workflow.Await(ctx, func() bool { return s.releasing == 0 }) != nil {
@@ -176,12 +189,27 @@ func (s *stage) attempt(ctx workflow.Context) {
 			return
 		}
 	}
-	s.sequence(ctx, s.spec.Steps, s.in.Finally)
+	s.steps(ctx)
 	if len(s.spec.Artifacts) > 0 && s.failed.status == "" && !s.halt.on() {
 		if cause := s.saveArtifacts(ctx); cause != nil {
 			s.fail(cause)
 		}
 	}
+}
+
+// steps runs the steps of the body. Those of a stage that holds something are ended
+// where that is lost.
+func (s *stage) steps(ctx workflow.Context) {
+	if len(s.spec.Resources) == 0 {
+		s.sequence(ctx, s.spec.Steps, s.in.Finally)
+		return
+	}
+	body, stop := workflow.WithCancel(ctx)
+	defer stop()
+	s.stopBody = stop
+	defer func() { s.stopBody = nil }()
+	s.sequence(body, s.spec.Steps, s.in.Finally)
+	s.awaitLoss(ctx)
 }
 
 // fail makes the stage end with cause, unless something stopped it before.
@@ -197,7 +225,7 @@ func (s *stage) startOver(rerun int) {
 		s.host.Host, rerun+1, maxReruns))
 	s.gaveWorkspace(fmt.Sprintf("the worker of host %s was lost: the host gives it back when the stage has ended", s.host.Host))
 	s.host, s.hostLost, s.again, s.blocked, s.failed, s.rollback = nil, false, false, nil, failure{}, false
-	s.outputBytes = 0
+	s.outputBytes, s.lost = 0, nil
 	s.outputs, s.groups = map[string]map[string]string{}, map[string]run.Status{}
 	s.doc.Steps = nil
 	s.layOut()

@@ -119,6 +119,9 @@ func (s *stage) runningNodes(following bool) []string {
 			st.Status = run.Cancelling
 		}
 	}
+	if s.taking && following == (s.endFinally != nil) {
+		nodes = append(nodes, s.doc.Node) // which acquires what the stage is to hold
+	}
 	return nodes
 }
 

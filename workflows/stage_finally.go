@@ -21,10 +21,10 @@ func (s *stage) runFinally(ctx workflow.Context) {
 
 // follow runs steps that come after the others, each whatever fails before it,
 // in time of their own that no cancel takes from them. They are left out where
-// somebody asked for --now, and where the stage was cancelled before it had a
-// host or its slot in a concurrency group.
+// somebody asked for --now, and where the stage was stopped before it had a host, its
+// slot in a concurrency group, or what it is to hold over all its steps.
 func (s *stage) follow(ctx workflow.Context, steps []spec.Step, what string) {
-	if len(steps) == 0 || s.now || s.keptOut {
+	if len(steps) == 0 || s.now || s.keptOut || len(s.spec.Resources) > 0 && !s.everHeld {
 		return
 	}
 	if s.needsHost() && s.host == nil {
@@ -38,10 +38,11 @@ func (s *stage) follow(ctx workflow.Context, steps []spec.Step, what string) {
 	defer cancel()
 	s.endFinally = cancel
 	defer func() { s.endFinally = nil }()
-	if !s.inPlace(fctx, what) {
+	if !s.inPlace(fctx, what) || !s.holdsAgain(fctx, what) {
 		return
 	}
 	s.sequence(fctx, steps, true)
+	s.awaitLoss(fctx)
 	if s.hostLost {
 		s.failed.note(run.Failed, &run.Cause{Trigger: run.TriggerWorkerLost, Source: s.doc.Node, Message: activities.ErrLost.Error()})
 	}
@@ -95,6 +96,7 @@ func (s *stage) clockFinally(ctx workflow.Context, what string) {
 // moveToFollow takes another host for the steps that follow in a stage that lost
 // its own. They learn of it by BELAY_WORKER_LOST=1 and a fresh workspace.
 func (s *stage) moveToFollow(ctx workflow.Context, what, late string) bool {
+	s.giveResources(ctx)
 	s.lostWorkspace()
 	s.host, s.hostLost, s.moved = nil, false, true
 	cause := s.takeHost(ctx)

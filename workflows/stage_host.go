@@ -17,7 +17,7 @@ import (
 // needsHost reports whether anything of the stage needs a workspace. A stage of
 // light steps alone costs no host.
 func (s *stage) needsHost() bool {
-	return len(s.spec.Artifacts)+len(s.spec.Services) > 0 || anyRuns(s.spec.Steps) || anyRuns(s.spec.Rollback) || anyRuns(s.spec.Finally)
+	return len(s.spec.Artifacts)+len(s.spec.Services)+len(s.spec.Resources) > 0 || anyRuns(s.spec.Steps) || anyRuns(s.spec.Rollback) || anyRuns(s.spec.Finally)
 }
 
 func anyRuns(steps []spec.Step) bool {
@@ -58,7 +58,10 @@ func (s *stage) takeHost(ctx workflow.Context) *run.Cause {
 	if err != nil {
 		return s.activityCause(err)
 	}
-	return s.startServices(ctx)
+	if cause := s.startServices(ctx); cause != nil {
+		return cause
+	}
+	return s.takeResources(ctx)
 }
 
 // bind has a host take the stage, however long it takes until there is one.
@@ -134,7 +137,7 @@ func (s *stage) onHost(ctx workflow.Context, opts workflow.ActivityOptions, agai
 		if !late {
 			return err
 		}
-		alive, err := s.hostAlive(ctx)
+		alive, err := s.queueAlive(ctx, host.Queue)
 		if err != nil {
 			return err
 		}
@@ -172,8 +175,8 @@ func attemptsMade(timeout *temporal.TimeoutError) int {
 	return 0
 }
 
-// release gives the workspace back, in time of its own, also after a cancel, when
-// what the steps held is given back or has leaked. What a lost host holds is swept
+// release gives back what the stage holds, then the workspace, in time of its own,
+// also after a cancel, when what the steps held is given back or has leaked. What a lost host holds is swept
 // when it returns.
 func (s *stage) release(ctx workflow.Context) {
 	d, _ := workflow.NewDisconnectedContext(ctx)
@@ -189,6 +192,7 @@ func (s *stage) release(ctx workflow.Context) {
 	if s.host == nil {
 		return
 	}
+	s.giveResources(d)
 	if s.hostLost {
 		s.lostWorkspace()
 		return

@@ -98,6 +98,9 @@ func (s *stage) settle(ctx workflow.Context, st *spec.Step, doc *run.Step, out *
 	if out.cause != nil && out.cause.Trigger == run.TriggerWorkerLost {
 		s.noticeLoss(ctx)
 	}
+	if out.status == run.Cancelled && out.cause == nil {
+		out.cause = s.lost
+	}
 	s.limitOutputs(doc, out)
 	now := workflow.Now(ctx)
 	res := &out.result
@@ -183,6 +186,12 @@ func (s *stage) stepInput(st *spec.Step, doc *run.Step) (activities.StepInput, e
 	}
 	if in.Step.Resources, err = s.evaluateResources(st, scope); err != nil {
 		return in, err
+	}
+	if err := s.besideStage(in.Step.Resources); err != nil {
+		return in, err
+	}
+	if s.hold != nil {
+		in.Held = s.hold.number
 	}
 	if holdsInAttempt(&in.Step) {
 		in.Holder, in.Label, in.Release = s.holder(), s.label, s.in.ReleaseTimeout

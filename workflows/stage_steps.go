@@ -14,7 +14,7 @@ import (
 // keep the later ones from running, as it is with finally steps.
 func (s *stage) sequence(ctx workflow.Context, steps []spec.Step, every bool) {
 	for i := range steps {
-		if ctx.Err() != nil || s.hostLost || s.again {
+		if ctx.Err() != nil || s.hostLost || s.again || s.lost != nil {
 			return
 		}
 		st := &steps[i]

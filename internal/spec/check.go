@@ -193,6 +193,7 @@ func (c *checker) stage(in val[rawStage]) Stage {
 	c.templates(raw.env.v, scopes.env)
 	out.Concurrency = c.concurrency(raw.concurrency, scopes.env)
 	out.Services = c.services(raw.services, out.Timeout, scopes.env)
+	out.Resources = c.stageResources(&raw, scopes.steps)
 	ctx := stepContext{
 		stage: &raw, layers: []envLayer{layerOf(raw.env.v, scopes.env), c.pipelineLayer}, holder: newHolder(out.Timeout, "the timeout of the stage", c.raw.env.v, raw.env.v),
 		scopes: scopes, names: map[string]*yaml.Node{},

@@ -3,6 +3,7 @@ package spec
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,8 +61,10 @@ func TestDocsNameEveryKey(t *testing.T) {
 // someOfResources are the keys of all kinds of resources.
 func someOfResources() string {
 	var all []string
-	for _, k := range resourceKinds() {
-		all = append(all, k.object.some())
+	for _, k := range slices.Concat(resourceKinds(), stageResourceKinds()) {
+		if k.object != nil {
+			all = append(all, k.object.some())
+		}
 	}
 	return strings.Join(all, ", ")
 }

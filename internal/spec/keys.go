@@ -30,7 +30,11 @@ func fileObject() *object[rawFile] {
 		def:  "pipeline",
 		free: "x-",
 		later: []string{
-			"schedule", "schedules", "triggers", "services", "resources", "on_failure", "rollback", "image",
+			"schedule", "schedules", "triggers", "services", "on_failure", "rollback", "image",
+		},
+		never: map[string]string{
+			"resources": "a pipeline is on no host that could hold something: set them on its stages or steps; " +
+				"concurrency: {group: …, limit: 1} has one run go at a time",
 		},
 		fields: []field[rawFile]{
 			key("version", version(), func(f *rawFile) *val[string] { return &f.version }),
@@ -92,7 +96,7 @@ func stageObject() *object[rawStage] {
 	return &object[rawStage]{
 		name:  "a stage",
 		def:   "stage",
-		later: []string{"resources", "image"},
+		later: []string{"image"},
 		never: map[string]string{
 			"dedup":  "a stage has no key: set it on its steps, or on the pipeline",
 			"risk":   "a stage has no key: set it on its steps, or on the pipeline",
@@ -114,6 +118,7 @@ func stageObject() *object[rawStage] {
 			key("artifacts", listOf(filled("a path"), "paths"), func(s *rawStage) *val[[]val[string]] { return &s.artifacts }),
 			key("services", listOf(serviceObject().kind(), "services"), func(s *rawStage) *val[[]val[rawService]] { return &s.services }),
 			key("concurrency", concurrencyObject().kind(), func(s *rawStage) *val[rawConcurrency] { return &s.concurrency }),
+			key("resources", listOf(resourceOf(stageResourceKinds()), "resources"), func(s *rawStage) *val[[]val[rawResource]] { return &s.resources }),
 			key("on_failure", onFailure(), func(s *rawStage) *val[OnFailure] { return &s.onFailure }),
 			key("on_worker_lost", word(LostFail, LostRerun), func(s *rawStage) *val[string] { return &s.onWorkerLost }),
 		},
@@ -179,7 +184,7 @@ func memberObject() *object[rawStep] {
 		key("env", env(), func(s *rawStep) *val[[]entry[string]] { return &s.env }),
 		key("grace_period", duration(0), func(s *rawStep) *val[time.Duration] { return &s.gracePeriod }),
 		key("limits", limitsObject().kind(), func(s *rawStep) *val[rawLimits] { return &s.limits }),
-		key("resources", listOf(resourceOf(), "resources"), func(s *rawStep) *val[[]val[rawResource]] { return &s.resources }),
+		key("resources", listOf(resourceOf(resourceKinds()), "resources"), func(s *rawStep) *val[[]val[rawResource]] { return &s.resources }),
 	)...)
 	return o
 }

@@ -77,6 +77,8 @@ type Stage struct {
 	Artifacts []string `json:"artifacts,omitempty"`
 	// Services run beside the steps, from before the first to after the last.
 	Services []Service `json:"services,omitempty"`
+	// Resources are held from before the first step to after the last of Finally.
+	Resources []Resource `json:"resources,omitempty"`
 	// Reads are the stages that expressions of this one read.
 	Reads       []string     `json:"reads,omitempty"`
 	Concurrency *Concurrency `json:"concurrency,omitempty"`

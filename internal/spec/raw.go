@@ -58,6 +58,7 @@ type rawStage struct {
 	artifacts    val[[]val[string]]
 	services     val[[]val[rawService]]
 	concurrency  val[rawConcurrency]
+	resources    val[[]val[rawResource]]
 	onFailure    val[OnFailure]
 	onWorkerLost val[string]
 }

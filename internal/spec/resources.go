@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxResources bounds what one step may hold.
+	// maxResources bounds what one step, or one stage, may hold.
 	maxResources = 32
 	// maxSlots bounds how many may hold a slot of one name at once.
 	maxSlots = 1000
@@ -22,7 +22,7 @@ const (
 )
 
 // Resource is something that each attempt of a step acquires before its process
-// starts, and gives back when that is gone.
+// starts, and gives back when that is gone; or that a stage holds over all its steps.
 type Resource struct {
 	Kind string `json:"kind"`
 	// Name may hold ${{ }} where it is that of a lock or a slot; evaluated, it
@@ -35,6 +35,8 @@ type Resource struct {
 	Acquire string        `json:"acquire,omitempty"`
 	Release string        `json:"release,omitempty"`
 	Timeout time.Duration `json:"timeout,omitempty"`
+	// Secrets are those that both scripts get, where a stage holds it.
+	Secrets []string `json:"secrets,omitempty"`
 	// Provider issues a credential.
 	Provider string `json:"provider,omitempty"`
 }
@@ -50,16 +52,19 @@ type rawResource struct {
 	limit            val[int]
 	acquire, release val[string]
 	timeout          val[time.Duration]
+	secrets          val[[]val[string]]
 	provider         val[string]
 }
 
 // resourceKind is one kind of resource as files may write it.
 type resourceKind struct {
-	name   string
+	name string
+	// object is nil, and hint says what to do, where it is no kind here.
 	object *object[rawResource]
+	hint   string
 }
 
-// resourceKinds are all of them, in the order in which they are listed to people.
+// resourceKinds are those of steps, in the order in which they are listed to people.
 func resourceKinds() []resourceKind {
 	free, plain := oneLine("a name"), named(nodeNames("a resource"))
 	object := func(kind, article string, name kind[string], more ...field[rawResource]) resourceKind {
@@ -67,7 +72,7 @@ func resourceKinds() []resourceKind {
 			must(key("kind", word(kind), func(r *rawResource) *val[string] { return &r.kind })),
 			must(key("name", name, func(r *rawResource) *val[string] { return &r.name })),
 		}, more...)
-		return resourceKind{kind, &object[rawResource]{name: article, def: kind + "Resource", fields: fields}}
+		return resourceKind{name: kind, object: &object[rawResource]{name: article, def: kind + "Resource", fields: fields}}
 	}
 	return []resourceKind{
 		object(resource.KindLock, "a lock", free),
@@ -78,7 +83,8 @@ func resourceKinds() []resourceKind {
 		object(resource.KindCustom, "a custom resource", plain,
 			must(key("acquire", script(), func(r *rawResource) *val[string] { return &r.acquire })),
 			must(key("release", releaseScript(), func(r *rawResource) *val[string] { return &r.release })),
-			key("timeout", duration(time.Second), func(r *rawResource) *val[time.Duration] { return &r.timeout })),
+			key("timeout", duration(time.Second), func(r *rawResource) *val[time.Duration] { return &r.timeout })).
+			never("secrets", "its scripts get those of the step"),
 		object(resource.KindCredential, "a credential", named(credentialNames()),
 			must(key("provider", named(nodeNames("a provider")), func(r *rawResource) *val[string] { return &r.provider }))),
 	}
@@ -103,14 +109,22 @@ func releaseScript() kind[string] {
 	}
 }
 
-// resourceOf is a resource of whichever kind it says that it is.
-func resourceOf() kind[rawResource] {
-	kinds := resourceKinds()
+// never has a kind refuse a key, with the reason.
+func (k resourceKind) never(key, why string) resourceKind {
+	k.object.never = map[string]string{key: why}
+	return k
+}
+
+// resourceOf is a resource of whichever of some kinds it says that it is.
+func resourceOf(kinds []resourceKind) kind[rawResource] {
 	names := make([]string, len(kinds))
+	var here []string
 	for i, k := range kinds {
-		names[i] = k.name
+		if names[i] = k.name; k.object != nil {
+			here = append(here, k.name)
+		}
 	}
-	which := word(names...)
+	which := word(here...)
 	return kind[rawResource]{
 		read: func(p *parser, n *yaml.Node) (rawResource, bool) {
 			if n.Kind != yaml.MappingNode {
@@ -121,19 +135,26 @@ func resourceOf() kind[rawResource] {
 				if n.Content[i].Value != "kind" {
 					continue
 				}
-				name, ok := which.read(p, resolve(n.Content[i+1]))
+				at := resolve(n.Content[i+1])
+				if i := slices.Index(names, at.Value); i >= 0 && kinds[i].object == nil {
+					p.errorf(at, kinds[i].hint, "a %s is not possible in the resources of a stage", at.Value)
+					return rawResource{}, false
+				}
+				name, ok := which.read(p, at)
 				if !ok {
 					return rawResource{}, false
 				}
 				return kinds[slices.Index(names, name)].object.read(p, n)
 			}
-			p.errorf(n, "add kind: "+joined(names, "or"), "a resource has no kind")
+			p.errorf(n, "add kind: "+joined(here, "or"), "a resource has no kind")
 			return rawResource{}, false
 		},
 		schema: func(defs schemas) schema {
-			all := make([]any, len(kinds))
-			for i, k := range kinds {
-				all[i] = k.object.kind().schema(defs)
+			var all []any
+			for _, k := range kinds {
+				if k.object != nil {
+					all = append(all, k.object.kind().schema(defs))
+				}
 			}
 			return schema{"anyOf": all}
 		},
@@ -142,17 +163,27 @@ func resourceOf() kind[rawResource] {
 
 // resources checks what a step holds and freezes it.
 func (c *checker) resources(raw rawStep, names *scope) []Resource {
-	list := raw.resources.v
-	if len(list) > maxResources {
-		c.p.errorf(raw.resources.node, "", "the step has %d resources, at most %d are allowed", len(list), maxResources)
+	out := c.held("step", raw.resources, names)
+	for _, in := range raw.resources.v {
+		if r := in.v; r.kind.v == resource.KindCredential && r.name.given() {
+			c.ownVariable("of this step", r.name, raw.env.v, raw.secrets.v)
+		}
+	}
+	return out
+}
+
+// held checks the resources of a step or a stage by themselves and freezes them.
+func (c *checker) held(of string, list val[[]val[rawResource]], names *scope) []Resource {
+	if len(list.v) > maxResources {
+		c.p.errorf(list.node, "", "the %s has %d resources, at most %d are allowed", of, len(list.v), maxResources)
 	}
 	var out []Resource
 	seen := map[string]string{}
-	for _, in := range list {
+	for _, in := range list.v {
 		r := in.v
 		out = append(out, Resource{
 			Kind: r.kind.v, Name: r.name.v, Limit: r.limit.v, Acquire: r.acquire.v, Release: r.release.v, Provider: r.provider.v,
-			Timeout: r.timeout.v,
+			Timeout: r.timeout.v, Secrets: values(r.secrets.v),
 		})
 		if r.kind.v == resource.KindCustom {
 			out[len(out)-1].Timeout = r.timeout.or(defaultAcquire)
@@ -166,20 +197,21 @@ func (c *checker) resources(raw rawStep, names *scope) []Resource {
 				c.p.errorf(r.name.node, "", "%s", err)
 			}
 		}
-		as := r.kind.v + " " + resource.EnvName(r.name.v)
+		as := r.as()
 		switch other, twice := seen[as]; {
 		case twice && other == r.name.v:
-			c.p.errorf(r.name.node, "remove one of the two", "the %s %s stands twice in this step", r.kind.v, r.name.v)
+			c.p.errorf(r.name.node, "remove one of the two", "the %s %s stands twice in this %s", r.kind.v, r.name.v, of)
 		case twice:
 			c.p.errorf(r.name.node, "rename one of the two", "the %s %s and %s would be told to the step by one variable", r.kind.v, other, r.name.v)
 		}
 		seen[as] = r.name.v
-		if r.kind.v == resource.KindCredential {
-			c.ownVariable(raw, r.name)
-		}
 	}
 	return out
 }
+
+// as is what tells a resource from others of its holder: two of one kind whose
+// variables have one name are not told apart.
+func (r *rawResource) as() string { return r.kind.v + " " + resource.EnvName(r.name.v) }
 
 // credentialNames is the rule for credentials: variables, save those without which
 // a step does not run as it should.
@@ -191,13 +223,13 @@ func credentialNames() naming {
 	return n
 }
 
-// ownVariable refuses a credential by the name of something else that the step
+// ownVariable refuses a credential by the name of something else that who holds it
 // gets.
-func (c *checker) ownVariable(raw rawStep, name val[string]) {
-	taken := slices.ContainsFunc(raw.env.v, func(e entry[string]) bool { return e.key == name.v }) ||
-		slices.ContainsFunc(raw.secrets.v, func(s val[string]) bool { return s.v == name.v })
+func (c *checker) ownVariable(of string, name val[string], env []entry[string], secrets []val[string]) {
+	taken := slices.ContainsFunc(env, func(e entry[string]) bool { return e.key == name.v }) ||
+		slices.ContainsFunc(secrets, func(s val[string]) bool { return s.v == name.v })
 	if taken {
-		c.p.errorf(name.node, "rename one of the two", "the credential %s has the name of a variable or secret of this step", name.v)
+		c.p.errorf(name.node, "rename one of the two", "the credential %s has the name of a variable or secret %s", name.v, of)
 	}
 }
 

@@ -30,7 +30,7 @@ const (
 // stageWork are the activities of a stage itself, by what it waits for
 // meanwhile.
 func stageWork() map[string]string {
-	return map[string]string{"host": "Bind", "workspace": "Prepare", "artifacts": "SaveArtifacts", "release": "Release"}
+	return map[string]string{"host": "Bind", "workspace": "Prepare", "resources": "TakeResources", "artifacts": "SaveArtifacts", "release": "Release"}
 }
 
 // lookAtHost is the activity that finds out whether a silent host lives.
@@ -75,6 +75,10 @@ func (c *Client) pending(ctx context.Context, ref Ref, s *run.Stage) {
 			}
 		case work != "" && what == work:
 			s.WaitingFor.Reason = failureOf(a)
+			s.Resources = append(s.Resources, progressOf(a).Resources...)
+			if w := heldUp(a); w != nil {
+				s.WaitingFor = w
+			}
 		case what == lookAtHost:
 			lost = waiting(waitsLost, s.Host, a.GetScheduledTime())
 		}

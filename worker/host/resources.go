@@ -28,7 +28,7 @@ func (w *Worker) newResources(ctx context.Context, environ []string) (*activitie
 			w.log.Debug("could not ask Redis since when it remembers", zap.Error(err))
 		}
 	}
-	return activities.NewResources(activities.ResourcesConfig{
+	resources := activities.NewResources(activities.ResourcesConfig{
 		Client: t.Client, Namespace: t.Namespace, Host: w.host, Proc: w.deps.processes, Secrets: w.deps.secrets,
 		Environment: environ, Records: records, Ledger: w.deps.ledger, Logger: w.log.Named("resources"),
 		Meter: w.metrics,
@@ -41,7 +41,12 @@ func (w *Worker) newResources(ctx context.Context, environ []string) (*activitie
 			&activities.Workspaces{Host: w.host, Proc: w.deps.processes, Containers: w.deps.containers},
 			&resource.Credentials{Providers: s.Credentials},
 		}...),
-	}), nil
+	})
+	w.onStop(func() error {
+		activities.StopKeeping(resources)
+		return nil
+	})
+	return resources, nil
 }
 
 // sweepResources gives back what stages acquired on this host that have ended, and
