@@ -107,10 +107,11 @@ func (a *attempt) takeAll() (err error) {
 		return acquire()
 	}
 	a.setPhase(PhaseWaiting)
-	if err := a.steps.slots.Acquire(a.ctx, 1); err != nil {
+	tenant := a.in.Vars["BELAY_TENANT"]
+	if err := a.steps.slots.Acquire(a.ctx, tenant); err != nil {
 		return a.stopped(err)
 	}
-	defer a.steps.slots.Release(1)
+	defer a.steps.slots.Release(tenant)
 	a.setPhase(PhaseRunning)
 	return a.logged(acquire)
 }
