@@ -185,7 +185,7 @@ func (s *stage) attempt(ctx workflow.Context) {
 	if s.needsHost() {
 		if cause := s.takeHost(ctx); cause != nil {
 			s.fail(cause)
-			s.again = s.hostLost && s.spec.OnWorkerLost == spec.LostRerun
+			s.again = s.again || s.hostLost && s.spec.OnWorkerLost == spec.LostRerun
 			return
 		}
 	}

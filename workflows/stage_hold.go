@@ -48,7 +48,11 @@ func (s *stage) takeResources(ctx workflow.Context) *run.Cause {
 	s.doc.Resources = append(s.doc.Resources, out.result.Resources...)
 	s.doc.Notes = append(s.doc.Notes, out.result.Notes...)
 	if err != nil {
-		return s.activityCause(err)
+		cause := s.activityCause(err)
+		if cause.Trigger == run.TriggerWorkerLost {
+			s.noticeLoss(ctx)
+		}
+		return cause
 	}
 	s.lost, s.everHeld = nil, true
 	s.hold = &stageHold{number: res.Attempt}

@@ -221,6 +221,21 @@ func TestResourcesOfStages(t *testing.T) {
 		require.Equal(t, 1, k.took[1].Attempts, "its holders have other names")
 	})
 
+	t.Run("WhoseWorkerIsLostAsTheyAreTakenAreTakenOnAnotherHost", func(t *testing.T) {
+		t.Parallel()
+		b, k := setupKeeper(t, stage("s", []spec.Step{step("a")}, holdsAll, func(s *spec.Stage) { s.OnWorkerLost = spec.LostRerun }))
+		k.take = func(context.Context, activities.StepInput) (*activities.StepResult, error) {
+			k.take = nil
+			return nil, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_HEARTBEAT, nil)
+		}
+		b.world.alive = func() bool { return false }
+		doc := runStage(t, b)
+		require.Equal(t, run.Succeeded, doc.Status, doc.Notes)
+		require.Equal(t, []string{
+			"bind s", "take s", "alive?", "give s on belay-light", "bind s", "take s", "run s/a", "give s on belay-host/h1/b1", "release s",
+		}, k.inOrder())
+	})
+
 	t.Run("AreNotTakenAnyMoreByAStageThatIsCancelled", func(t *testing.T) {
 		t.Parallel()
 		b, k := setupKeeper(t, stage("s", []spec.Step{step("a")}, holdsAll, finally(step("tidy"))))

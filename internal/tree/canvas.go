@@ -115,7 +115,8 @@ func (c *canvas) about(it *item) (took, words string) {
 	if hidden := it.hiddenSteps(); hidden > 0 {
 		parts = append(parts, plural(hidden, "step"))
 	}
-	if s.Host != "" && !s.Status.Terminal() {
+	said := s.WaitingFor != nil && s.WaitingFor.Name == s.Host
+	if s.Host != "" && !s.Status.Terminal() && !said {
 		parts = append(parts, "on "+s.Host)
 	}
 	return elapsed(s.StartedAt, s.EndedAt, c.view.Now), facts(parts)
