@@ -68,6 +68,9 @@ func (b *boot) boot(ctx context.Context, f *flags, ephemeral bool, also console)
 		// Whoever listens elsewhere and names no tokens gets health and metrics.
 		settings.HTTPAPIOff = settings.HTTPAPIOff || !f.ip.IsLoopback() && len(settings.HTTPTokens) == 0
 		b.http = "http://" + ports.Join(ip, port.Number)
+		if settings.HTTPTLS.Cert != "" {
+			b.http = "https://" + ports.Join(ip, port.Number)
+		}
 	}
 	b.log = &logFile{path: filepath.Join(home, "dev.log")}
 	logger, err := telemetry.NewLogger(b.log, settings.LogLevel, telemetry.FormatJSON)

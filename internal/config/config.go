@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"belay.run/internal/certs"
 	"belay.run/internal/seal"
 	"belay.run/internal/secret"
 	"belay.run/internal/slots"
@@ -42,9 +43,18 @@ type Config struct {
 	// PayloadKeys seal what goes to Temporal: the first is written with, all are
 	// read with.
 	PayloadKeys []seal.Named
-	Credentials map[string][]string // command lines by the name of the provider
-	PortRange   PortRange
-	PortDir     string
+	// TemporalAPIKeyFile holds the API key for Temporal; empty: that of the
+	// environment, if any.
+	TemporalAPIKeyFile string
+	// HTTPTLS is what the HTTP address speaks TLS with; empty: it does not.
+	HTTPTLS certs.Files
+	// CodecTokens are the secrets of who may decrypt payloads by HTTP, and
+	// CodecOrigins the web pages that may ask for it.
+	CodecTokens  []string
+	CodecOrigins []string
+	Credentials  map[string][]string // command lines by the name of the provider
+	PortRange    PortRange
+	PortDir      string
 	// ContainerEngine is a socket, or ContainerEngineOff.
 	ContainerEngine     string
 	ContainerMounts     []string
@@ -129,6 +139,9 @@ func (c *Config) derive(lookup Lookup) error {
 	}
 	c.StateDir = dir
 	c.deriveContainers(lookup)
+	if (c.HTTPTLS.Cert == "") != (c.HTTPTLS.Key == "") {
+		return errors.New("http_tls_cert and http_tls_key belong together")
+	}
 	if c.Store == "" {
 		c.Store = (&url.URL{Scheme: "file", Path: filepath.Join(dir, "store")}).String()
 	}

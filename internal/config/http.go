@@ -40,6 +40,16 @@ func httpSettings() []Setting {
 			Help: "off leaves out /api: health and metrics need no token then.",
 			set:  setHTTPAPI,
 		},
+		{
+			Name: "http_tls_cert", Env: "BELAY_HTTP_TLS_CERT",
+			Help: "File with the certificate, and its chain, with which http_address speaks TLS. It is read again when it was renewed. Empty: no TLS.",
+			set:  text(func(c *Config) *string { return &c.HTTPTLS.Cert }),
+		},
+		{
+			Name: "http_tls_key", Env: "BELAY_HTTP_TLS_KEY",
+			Help: "File with the key of that certificate.",
+			set:  text(func(c *Config) *string { return &c.HTTPTLS.Key }),
+		},
 	}
 }
 

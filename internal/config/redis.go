@@ -76,10 +76,10 @@ func (u *redisTarget) options() (*redis.Options, error) {
 	if err != nil {
 		return nil, u.wrong(err)
 	}
-	if opts.TLSConfig, err = u.tls.config(u.secure, u.host()); err != nil {
+	boundCalls(&opts.DialTimeout, &opts.ReadTimeout, &opts.WriteTimeout, &opts.PoolTimeout)
+	if opts.TLSConfig, opts.Dialer, err = u.tls.config(u.secure, u.host(), opts.DialTimeout); err != nil {
 		return nil, u.wrong(err)
 	}
-	boundCalls(&opts.DialTimeout, &opts.ReadTimeout, &opts.WriteTimeout, &opts.PoolTimeout)
 	setUnlessGiven(&opts.MaxRetries, redisRetries)
 	opts.ContextTimeoutEnabled = true
 	opts.MaintNotificationsConfig = noMaintenance()
@@ -96,11 +96,11 @@ func (u *redisTarget) clusterOptions() (*redis.ClusterOptions, error) {
 	if err != nil {
 		return nil, u.wrong(err)
 	}
+	boundCalls(&opts.DialTimeout, &opts.ReadTimeout, &opts.WriteTimeout, &opts.PoolTimeout)
 	// Each node is checked under its own name.
-	if opts.TLSConfig, err = u.tls.config(u.secure, ""); err != nil {
+	if opts.TLSConfig, opts.Dialer, err = u.tls.config(u.secure, "", opts.DialTimeout); err != nil {
 		return nil, u.wrong(err)
 	}
-	boundCalls(&opts.DialTimeout, &opts.ReadTimeout, &opts.WriteTimeout, &opts.PoolTimeout)
 	opts.ContextTimeoutEnabled = true
 	opts.MaintNotificationsConfig = noMaintenance()
 	return opts, nil
@@ -115,10 +115,10 @@ func (u *redisTarget) sentinelOptions() (*redis.FailoverOptions, error) {
 	if opts.MasterName == "" {
 		return nil, u.wrong(errors.New("no name of a master: want redis+sentinel://host1:26379,host2:26379/master-name"))
 	}
-	if opts.TLSConfig, err = u.tls.config(u.secure, ""); err != nil {
+	boundCalls(&opts.DialTimeout, &opts.ReadTimeout, &opts.WriteTimeout, &opts.PoolTimeout)
+	if opts.TLSConfig, opts.Dialer, err = u.tls.config(u.secure, "", opts.DialTimeout); err != nil {
 		return nil, u.wrong(err)
 	}
-	boundCalls(&opts.DialTimeout, &opts.ReadTimeout, &opts.WriteTimeout, &opts.PoolTimeout)
 	setUnlessGiven(&opts.MaxRetries, redisRetries)
 	opts.ContextTimeoutEnabled = true
 	return opts, nil

@@ -1,14 +1,20 @@
 package config
 
 import (
+	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
-	"os"
 	"strconv"
+	"time"
+
+	"belay.run/internal/certs"
 )
+
+// redisKeepAlive is how often an idle connection is felt for, as go-redis does.
+const redisKeepAlive = 5 * time.Minute
 
 // redisTLS are the options of a URL that say how to speak TLS.
 type redisTLS struct {
@@ -41,9 +47,33 @@ func takeTLS(query url.Values) redisTLS {
 	return t
 }
 
+// dialer makes connections; it is that of go-redis where it is nil.
+type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
 // config is nil where TLS is not spoken. Server is the name in the certificate
-// where the options name no other; "" is that of whatever host is dialled.
-func (t redisTLS) config(secure bool, server string) (*tls.Config, error) {
+// where the options name no other; "" is that of whatever host is dialled. Where
+// files are named, each connection is made with what they hold then.
+func (t redisTLS) config(secure bool, server string, timeout time.Duration) (*tls.Config, dialer, error) {
+	c, err := t.plain(secure, server)
+	if err != nil || c == nil || t.ca == "" && t.cert == "" {
+		return c, nil, err
+	}
+	source, err := certs.Open(certs.Files{CA: t.ca, Cert: t.cert, Key: t.key}, nil)
+	if err != nil {
+		where := "tls_ca_file"
+		if t.cert != "" {
+			where = "tls_cert_file, " + where
+		}
+		return nil, nil, fmt.Errorf("%s: %w", where, err)
+	}
+	return source.Client(c), func(ctx context.Context, network, addr string) (net.Conn, error) {
+		d := tls.Dialer{NetDialer: &net.Dialer{Timeout: timeout, KeepAlive: redisKeepAlive}, Config: source.Client(c)}
+		return d.DialContext(ctx, network, addr)
+	}, nil
+}
+
+// plain is the configuration without what lies in files.
+func (t redisTLS) plain(secure bool, server string) (*tls.Config, error) {
 	if !secure {
 		if len(t.given) > 0 {
 			return nil, fmt.Errorf("%s without TLS: want rediss", t.given[0])
@@ -61,25 +91,8 @@ func (t redisTLS) config(secure bool, server string) (*tls.Config, error) {
 		}
 		c.InsecureSkipVerify = skip
 	}
-	if t.ca != "" {
-		pem, err := os.ReadFile(t.ca)
-		if err != nil {
-			return nil, fmt.Errorf("tls_ca_file: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls_ca_file: no certificate in %s", t.ca)
-		}
-	}
 	if (t.cert == "") != (t.key == "") {
 		return nil, errors.New("tls_cert_file and tls_key_file belong together")
-	}
-	if t.cert != "" {
-		pair, err := tls.LoadX509KeyPair(t.cert, t.key)
-		if err != nil {
-			return nil, fmt.Errorf("tls_cert_file: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
 	}
 	return c, nil
 }

@@ -1,16 +1,8 @@
 package config_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
+	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -19,6 +11,7 @@ import (
 
 	"belay.run/internal/config"
 	"belay.run/internal/redistest"
+	"belay.run/internal/testkit/pki"
 )
 
 // TestRedisForms holds what the forms of URLs come to.
@@ -212,10 +205,12 @@ func TestRedisSentinel(t *testing.T) {
 // named CA stands for.
 func TestRedisTLS(t *testing.T) {
 	t.Parallel()
-	cert, key := certificate(t)
+	a, files := pki.NewAuthority(t), pki.Dir(t)
+	a.Issue(t, "redis", files)
+	cert, key := files.Cert, files.Key
 	_, tlsPort, err := net.SplitHostPort(closedPort(t))
 	require.NoError(t, err)
-	server := redistest.Start(t, "--tls-port", tlsPort, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
+	server := redistest.Start(t, "--tls-port", tlsPort, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", files.CA)
 	if server.Client(t).ConfigGet(t.Context(), "tls-port").Val()["tls-port"] != tlsPort {
 		t.Skip("SKIP: needs a redis-server that was built with TLS")
 	}
@@ -227,31 +222,27 @@ func TestRedisTLS(t *testing.T) {
 		return config.PingRedis(t.Context(), rdb, url)
 	}
 	client := "&tls_cert_file=" + cert + "&tls_key_file=" + key
-	require.NoError(t, ping(host+"?max_retries=-1&tls_ca_file="+cert+client))
+	require.NoError(t, ping(host+"?max_retries=-1&tls_ca_file="+files.CA+client))
 	require.NoError(t, ping(host+"?max_retries=-1&skip_verify=true"+client))
 	require.ErrorContains(t, ping(host+"?max_retries=-1"+client), "certificate")
-	require.ErrorContains(t, ping(host+"?max_retries=-1&tls_server_name=other&tls_ca_file="+cert+client), "other")
-	require.Error(t, ping(host+"?max_retries=-1&tls_ca_file="+cert), "no certificate of the client")
-}
+	require.ErrorContains(t, ping(host+"?max_retries=-1&tls_server_name=other&tls_ca_file="+files.CA+client), "other")
+	require.Error(t, ping(host+"?max_retries=-1&tls_ca_file="+files.CA), "no certificate of the client")
 
-// certificate makes a certificate for 127.0.0.1 that stands for itself.
-func certificate(t *testing.T) (cert, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "redis"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	// A user of its own, and a client whose files come right while it runs.
+	require.NoError(t, server.Client(t).Do(t.Context(), "ACL", "SETUSER", "belay", "on", ">p@ss", "~belay:*", "&*", "+@all").Err())
+	mine := pki.Dir(t)
+	for _, scheme := range []string{"rediss", "rediss+cluster"} {
+		pki.NewAuthority(t).Issue(t, "belay", mine)
+		rdb, err := config.NewRedis(scheme + "://belay:p%40ss@127.0.0.1:" + tlsPort + "?max_retries=-1&tls_ca_file=" + mine.CA + "&tls_cert_file=" + mine.Cert + "&tls_key_file=" + mine.Key)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, rdb.Close()) }()
+		require.ErrorContains(t, rdb.Ping(t.Context()).Err(), "unknown authority", scheme)
+		a.Issue(t, "belay", mine)
+		if scheme == "rediss" { // the other is no Cluster, and says so once it is believed
+			require.NoError(t, rdb.Set(t.Context(), "belay:k", 1, 0).Err())
+			require.ErrorContains(t, rdb.Set(t.Context(), "other", 1, 0).Err(), "NOPERM")
+			continue
+		}
+		require.NotContains(t, fmt.Sprint(rdb.Set(t.Context(), "belay:k", 1, 0).Err()), "unknown authority")
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	require.NoError(t, err)
-	pkcs, err := x509.MarshalPKCS8PrivateKey(private)
-	require.NoError(t, err)
-	dir := t.TempDir()
-	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs}), 0o600))
-	return cert, key
 }

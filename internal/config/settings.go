@@ -58,7 +58,7 @@ func settingNames() []string {
 }
 
 func settings() []Setting {
-	return slices.Concat(generalSettings(), httpSettings(), containerSettings(), lightSettings(), sealSettings(), retentionSettings())
+	return slices.Concat(generalSettings(), httpSettings(), containerSettings(), lightSettings(), sealSettings(), temporalSettings(), retentionSettings())
 }
 
 func generalSettings() []Setting {

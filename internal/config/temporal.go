@@ -1,23 +1,17 @@
 package config
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
 	"go.uber.org/zap"
 
 	"belay.run/internal/seal"
-	"belay.run/internal/telemetry"
 )
 
 const (
@@ -42,6 +36,9 @@ type TemporalOptions struct {
 	// Codec seals what goes to Temporal and opens what comes from there. Nil seals
 	// nothing, and says of what is sealed which key it lacks.
 	Codec *seal.Codec
+	// APIKeyFile holds the API key, and is read again for each call. Empty: the key
+	// is that of the environment, if there is one.
+	APIKeyFile string
 	// WorkerHeartbeat is how often a worker on this connection tells Temporal
 	// that it lives. Zero: the SDK's default.
 	WorkerHeartbeat time.Duration
@@ -80,26 +77,6 @@ func DialTemporal(ctx context.Context, o TemporalOptions) (*Temporal, error) {
 		return nil, err
 	}
 	return t, nil
-}
-
-// clientOptions reads the environment and the profile file.
-func clientOptions(o TemporalOptions) (client.Options, error) {
-	environ := o.Environ
-	if environ == nil {
-		environ = os.Environ()
-	}
-	opts, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{EnvLookup: env(environ)})
-	if err != nil {
-		return client.Options{}, &SettingError{"reading how to reach Temporal from TEMPORAL_… and its profile file", err}
-	}
-	setUnlessGiven(&opts.HostPort, client.DefaultHostPort)
-	setUnlessGiven(&opts.Namespace, client.DefaultNamespace)
-	opts.Logger = telemetry.Temporal(o.Logger)
-	opts.MetricsHandler = o.Metrics
-	opts.Identity = o.Identity
-	opts.WorkerHeartbeatInterval = o.WorkerHeartbeat
-	cmp.Or(o.Codec, new(seal.Codec)).Apply(&opts)
-	return opts, nil
 }
 
 // await tries until Temporal answers.
@@ -174,22 +151,4 @@ func transient(err *UnreachableError) bool {
 func is[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
-}
-
-// env is a list of NAME=value as envconfig reads it.
-type env []string
-
-var _ envconfig.EnvLookup = env(nil)
-
-// Environ returns the list.
-func (e env) Environ() []string { return e }
-
-// LookupEnv finds a variable; as anywhere, the last of a name counts.
-func (e env) LookupEnv(name string) (string, bool) {
-	for _, entry := range slices.Backward(e) {
-		if found, value, _ := strings.Cut(entry, "="); found == name {
-			return value, true
-		}
-	}
-	return "", false
 }

@@ -90,7 +90,9 @@ func fromEnvironment(ctx context.Context) (*Connection, error) {
 	if err != nil {
 		return nil, &ExitError{Code: ExitUsage, Err: err}
 	}
-	temporal, err := config.DialTemporal(ctx, config.TemporalOptions{Identity: whoami(), Patience: dialPatience, Codec: codec})
+	temporal, err := config.DialTemporal(ctx, config.TemporalOptions{
+		Identity: whoami(), Patience: dialPatience, Codec: codec, APIKeyFile: settings.TemporalAPIKeyFile,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ type token struct {
 func ReadTokens(ctx context.Context, secrets secret.Provider, listed []config.HTTPToken, log *zap.Logger) (*Tokens, error) {
 	t := &Tokens{secrets: secrets, listed: listed, log: telemetry.OrNop(log)}
 	if err := t.read(ctx); err != nil {
-		return nil, fmt.Errorf("reading the tokens of http_tokens: %w", err)
+		return nil, fmt.Errorf("reading the tokens: %w", err)
 	}
 	return t, nil
 }
@@ -95,7 +95,7 @@ func (t *Tokens) Keep(ctx context.Context) {
 		case <-tick.C:
 		}
 		if err := t.read(ctx); err != nil && ctx.Err() == nil {
-			t.log.Error("the tokens of http_tokens stay as they were", zap.Error(err))
+			t.log.Error("the tokens stay as they were", zap.Error(err))
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"sync"
 
@@ -58,6 +59,7 @@ type Worker struct {
 	api      *api.API // nil where it is off
 	crowd    *crowd
 	codec    *seal.Codec
+	codecAPI http.Handler // nil where it is off
 
 	deps   deps
 	once   once
@@ -101,12 +103,12 @@ func New(cfg Config) (*Worker, error) {
 	if w.codec, err = cfg.Settings.PayloadCodec(context.Background(), own); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
-	l, err := listen(context.Background(), cfg.Settings.HTTPAddress)
+	l, err := w.listen(context.Background())
 	if err != nil {
 		return nil, errors.Join(err, w.close())
 	}
 	if l != nil {
-		if err := w.openAPI(l, own); err != nil {
+		if err := errors.Join(w.openAPI(l, own), w.openCodec(l, own)); err != nil {
 			return nil, errors.Join(err, l.Close(), w.close())
 		}
 		w.onStop(w.serve(l))

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"belay.run/internal/batch/control"
+	"belay.run/internal/certs"
 	"belay.run/internal/config"
 	"belay.run/internal/secret"
 	"belay.run/worker/api"
@@ -28,11 +30,28 @@ const (
 	httpStopTimeout  = 2 * time.Second
 )
 
-// listen opens the worker's HTTP address; nil where it is off.
-func listen(ctx context.Context, address string) (net.Listener, error) {
-	if address == config.HTTPOff {
+// listen opens the worker's HTTP address; nil where it is off. Where there is a
+// certificate it speaks TLS.
+func (w *Worker) listen(ctx context.Context) (net.Listener, error) {
+	s := w.cfg.Settings
+	if s.HTTPAddress == config.HTTPOff {
 		return nil, nil //nolint:nilnil // off is a way to run
 	}
+	if s.HTTPTLS.Cert == "" {
+		return listen(ctx, s.HTTPAddress)
+	}
+	source, err := certs.Open(s.HTTPTLS, w.log)
+	if err != nil {
+		return nil, &config.SettingError{Setting: "BELAY_HTTP_TLS_CERT", Err: err}
+	}
+	l, err := listen(ctx, s.HTTPAddress)
+	if err != nil {
+		return nil, err
+	}
+	return tls.NewListener(l, source.Server()), nil
+}
+
+func listen(ctx context.Context, address string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -69,6 +88,35 @@ func (w *Worker) openAPI(l net.Listener, own secret.Provider) error {
 	return nil
 }
 
+// openCodec makes what encrypts and decrypts payloads for Temporal's UI and command
+// line; none where nobody may ask for it.
+func (w *Worker) openCodec(l net.Listener, own secret.Provider) error {
+	s := w.cfg.Settings
+	if !w.codec.Seals() || len(s.CodecTokens)+len(s.CodecOrigins) == 0 {
+		return nil
+	}
+	addr, isTCP := l.Addr().(*net.TCPAddr)
+	cfg := api.CodecConfig{Codec: w.codec, Origins: s.CodecOrigins, Loopback: isTCP && addr.IP.IsLoopback(), Logger: w.log.Named("codec")}
+	if len(s.CodecTokens) == 0 && !cfg.Loopback {
+		return &config.SettingError{Setting: "BELAY_CODEC_TOKENS", Err: fmt.Errorf(
+			"http_address %s can be reached from other machines, and without tokens whoever reaches it could decrypt payloads: name the secrets of tokens", s.HTTPAddress)}
+	}
+	if len(s.CodecTokens) > 0 {
+		listed := make([]config.HTTPToken, len(s.CodecTokens))
+		for i, name := range s.CodecTokens {
+			listed[i] = config.HTTPToken{Tenant: config.AnyTenant, Secret: name}
+		}
+		tokens, err := api.ReadTokens(context.Background(), own, listed, cfg.Logger)
+		if err != nil {
+			return &config.SettingError{Setting: "BELAY_CODEC_TOKENS", Err: err}
+		}
+		w.onStop(background(tokens.Keep))
+		cfg.Tokens = tokens
+	}
+	w.codecAPI = api.NewCodec(cfg)
+	return nil
+}
+
 // openServices gives the API what it hands requests on to.
 func (w *Worker) openServices() {
 	if w.api == nil {
@@ -96,6 +144,9 @@ func (w *Worker) serve(l net.Listener) (stop func() error) {
 	} else {
 		mux.Handle("GET /metrics", w.api.Guard(w.metrics.Handler(w.log)))
 		mux.Handle("/api/", w.api)
+	}
+	if w.codecAPI != nil {
+		mux.Handle(api.CodecPath, w.codecAPI)
 	}
 	server := &http.Server{
 		Handler:           mux,

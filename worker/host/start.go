@@ -167,6 +167,7 @@ func (w *Worker) connectTemporal(ctx context.Context) error {
 		Metrics:         measured,
 		Identity:        w.identity,
 		Codec:           w.codec,
+		APIKeyFile:      w.cfg.Settings.TemporalAPIKeyFile,
 		WorkerHeartbeat: activities.WorkerHeartbeat,
 		Waiting:         func(err *config.UnreachableError, next time.Duration) { w.waiting(err, next) },
 	})
