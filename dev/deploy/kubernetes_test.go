@@ -176,11 +176,18 @@ func TestKubernetesBesideTheWorkers(t *testing.T) {
 	t.Parallel()
 	_, c := pod(t)
 	port := c.Ports[0].Name
+	d := decode[appsv1.Deployment](t, "base/deployment.yaml")
+	labels := d.Spec.Template.Labels
+	require.NotEmpty(t, labels)
+	require.Equal(t, labels, d.Spec.Selector.MatchLabels)
 	service := decode[corev1.Service](t, "base/service.yaml")
+	require.Equal(t, labels, service.Spec.Selector)
 	require.Equal(t, port, service.Spec.Ports[0].TargetPort.StrVal)
 	budget := decode[policyv1.PodDisruptionBudget](t, "base/poddisruptionbudget.yaml")
+	require.Equal(t, labels, budget.Spec.Selector.MatchLabels, "without one it would protect nobody")
 	require.Equal(t, 1, budget.Spec.MaxUnavailable.IntValue())
 	policy := decode[networkingv1.NetworkPolicy](t, "base/networkpolicy.yaml")
+	require.Equal(t, labels, policy.Spec.PodSelector.MatchLabels, "without one it would be about all pods of the namespace")
 	require.ElementsMatch(t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}, policy.Spec.PolicyTypes)
 	require.Len(t, policy.Spec.Ingress, 1)
 	require.Equal(t, port, policy.Spec.Ingress[0].Ports[0].Port.StrVal)
@@ -242,7 +249,7 @@ type scaledObject struct {
 
 func TestKubernetesComponents(t *testing.T) {
 	t.Parallel()
-	labels := decode[kustomization](t, "base/kustomization.yaml").Labels[0].Pairs
+	labels := decode[corev1.Service](t, "base/service.yaml").Labels
 	monitor := decode[serviceMonitor](t, "monitoring/servicemonitor.yaml")
 	require.Equal(t, "monitoring.coreos.com/v1", monitor.APIVersion)
 	for name, value := range monitor.Spec.Selector["matchLabels"] {

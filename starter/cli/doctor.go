@@ -42,7 +42,7 @@ func doctorCommand(a *app) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, stop := a.interruptible(cmd.Context())
 		defer stop()
-		cfg, closing, err := a.patient()
+		cfg, closing, err := a.patient(ctx)
 		if err != nil {
 			return err
 		}
@@ -66,9 +66,9 @@ func doctorCommand(a *app) *cobra.Command {
 
 // patient says where what is examined is found. Unlike a [Connection] it lacks no
 // part since another is away.
-func (a *app) patient() (doctor.Config, func(), error) {
+func (a *app) patient(ctx context.Context) (doctor.Config, func(), error) {
 	if a.Connect != nil {
-		return a.givenPatient()
+		return a.givenPatient(ctx)
 	}
 	settings, err := config.FromEnvironment(os.LookupEnv)
 	if err != nil {
@@ -109,11 +109,11 @@ func (a *app) patient() (doctor.Config, func(), error) {
 }
 
 // givenPatient is patient where the connection is given.
-func (a *app) givenPatient() (doctor.Config, func(), error) {
+func (a *app) givenPatient(ctx context.Context) (doctor.Config, func(), error) {
 	var mu sync.Mutex
 	var opened *Connection
 	open := sync.OnceValues(func() (*Connection, error) {
-		conn, err := a.Connect(context.Background())
+		conn, err := a.Connect(ctx)
 		mu.Lock()
 		defer mu.Unlock()
 		opened = conn

@@ -175,6 +175,9 @@ func (d *doctor) checkScripts(ctx context.Context) Check {
 }
 
 func (d *doctor) checkRedisLogs(ctx context.Context) Check {
+	if rdb, err := d.redis(); d.cfg.RedisLogs == nil && err == nil && rdb == nil {
+		return noRedis(errNoRedis)
+	}
 	if d.cfg.RedisLogs == nil {
 		return good("the same Redis")
 	}
