@@ -40,7 +40,7 @@ func TestIdleConnectionsLeaveRoomForFiles(t *testing.T) {
 	t.Cleanup(s.Close)
 	at, err := url.Parse(s.URL)
 	require.NoError(t, err)
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v") //nolint:gosec // this program
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	child.Env = append(os.Environ(), targetVariable+"="+at.Port())
 	out, err := child.CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -197,8 +197,10 @@ func TestATargetHasOneName(t *testing.T) {
 	b := setup(t)
 	for want, ways := range map[string][]user{
 		"shop.example:443": {
-			{"http", with{"url": "https://Shop.Example./x"}}, {"http", with{"url": "https://shop.example:0443"}},
-			{"health_check", with{"url": "tcp://SHOP.example.:443"}}, {"secret_check", with{"kind": "x509", "address": "Shop.example.:443"}},
+			{"http", with{"url": "https://Shop.Example./x"}},
+			{"http", with{"url": "https://shop.example:0443"}},
+			{"health_check", with{"url": "tcp://SHOP.example.:443"}},
+			{"secret_check", with{"kind": "x509", "address": "Shop.example.:443"}},
 		},
 		"shop.example:6379":       {{"health_check", with{"url": "redis://shop.example."}}},
 		"xn--mnchen-3ya.test:443": {{"health_check", with{"url": "https://München.test"}}, {"health_check", with{"url": "grpcs://xn--mnchen-3ya.TEST"}}},
