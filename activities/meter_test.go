@@ -29,15 +29,19 @@ func (m *meter) note(f func()) { m.mu.Lock(); defer m.mu.Unlock(); f() }
 func (m *meter) Waited(queue string, _ time.Duration) {
 	m.note(func() { m.waited = append(m.waited, queue) })
 }
+
 func (m *meter) Stopped(took time.Duration) {
 	m.note(func() { m.stopped = append(m.stopped, took) })
 }
+
 func (m *meter) Running(n int) {
 	m.note(func() { m.running += n; m.most = max(m.most, m.running) })
 }
+
 func (m *meter) Logged(printed, dropped int64) {
 	m.note(func() { m.printed += printed; m.dropped += dropped })
 }
+
 func (m *meter) LeaseLost(kind string) { m.note(func() { m.lost = append(m.lost, kind) }) }
 func (m *meter) Released(string)       {}
 func (m *meter) ReleaseFailed(string)  {}

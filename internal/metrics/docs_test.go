@@ -44,7 +44,9 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 		require.NoError(t, os.WriteFile("../../docs/metrics.md", []byte(before+begin+table.String()+end+after), 0o644))
 		return
 	}
-	require.True(t, table.String() == have, "the table is not that of the metrics: write it with: go test ./internal/metrics -run TestEveryMetricIsDocumented -update")
+	if table.String() != have {
+		require.Fail(t, "the table is not that of the metrics", "write it with: go test ./internal/metrics -run TestEveryMetricIsDocumented -update")
+	}
 }
 
 // Names follow Prometheus's conventions.
