@@ -85,22 +85,23 @@ func useKeyFile(opts *client.Options, path string) error {
 	if opts.Credentials != nil {
 		return errors.New("the API key is also given by TEMPORAL_API_KEY or the profile: one of the two is wanted")
 	}
-	read := func(context.Context) (string, error) {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return "", fmt.Errorf("reading the API key for Temporal: %w", err)
-		}
-		key := strings.TrimSpace(string(text))
-		if key == "" {
-			return "", fmt.Errorf("reading the API key for Temporal: %s is empty", path)
-		}
-		return key, nil
-	}
-	if _, err := read(context.Background()); err != nil {
+	if _, err := readKey(path); err != nil {
 		return err
 	}
-	opts.Credentials = client.NewAPIKeyDynamicCredentials(read)
+	opts.Credentials = client.NewAPIKeyDynamicCredentials(func(context.Context) (string, error) { return readKey(path) })
 	return nil
+}
+
+func readKey(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("reading the API key for Temporal: %w", err)
+	}
+	key := strings.TrimSpace(string(text))
+	if key == "" {
+		return "", fmt.Errorf("reading the API key for Temporal: %s is empty", path)
+	}
+	return key, nil
 }
 
 // env is a list of NAME=value as envconfig reads it.

@@ -2,7 +2,6 @@ package seal_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"os"
@@ -18,6 +17,7 @@ import (
 
 	"belay.run/internal/seal"
 	"belay.run/internal/secret"
+	"belay.run/internal/spec"
 )
 
 const marker = "the number of the account"
@@ -143,6 +143,15 @@ func TestCodec(t *testing.T) {
 		require.ErrorContains(t, err, `does not open with the key "twin"`, "the name is bound, though the keys are equal")
 	})
 
+	t.Run("GrowsByAFewBytes", func(t *testing.T) {
+		t.Parallel()
+		// The largest plan is bounded so that it fits into one piece of Temporal's.
+		large := &commonpb.Payload{Metadata: plain.GetMetadata(), Data: make([]byte, spec.MaxPlan)}
+		sealed := one(t, codec(t, key("k1", 1)).Encode, large)
+		require.Less(t, proto.Size(sealed)-proto.Size(large), 200)
+		require.Less(t, proto.Size(sealed), 2<<20)
+	})
+
 	t.Run("RefusesKeysThatCannotBe", func(t *testing.T) {
 		t.Parallel()
 		_, err := seal.New(key("k1", 1), key("k1", 2))
@@ -187,7 +196,7 @@ func TestRead(t *testing.T) {
 
 	t.Run("NoneIsNoKey", func(t *testing.T) {
 		t.Parallel()
-		c, err := seal.Read(context.Background(), secrets(t, nil), nil)
+		c, err := seal.Read(t.Context(), secrets(t, nil), nil)
 		require.NoError(t, err)
 		require.False(t, c.Seals())
 	})

@@ -39,8 +39,14 @@ func codecServer(t *testing.T, token string, loopback bool) (*httptest.Server, *
 	return s, c
 }
 
+// answered is what came back of a request.
+type answered struct {
+	StatusCode int
+	Header     http.Header
+}
+
 // asked is a request to a codec server; headers are pairs.
-func asked(t *testing.T, s *httptest.Server, method, what, body string, headers ...string) (*http.Response, string) {
+func asked(t *testing.T, s *httptest.Server, method, what, body string, headers ...string) (answered, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.URL+CodecPath+what, strings.NewReader(body))
 	require.NoError(t, err)
@@ -55,7 +61,7 @@ func asked(t *testing.T, s *httptest.Server, method, what, body string, headers 
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
-	return resp, string(text)
+	return answered{resp.StatusCode, resp.Header}, string(text)
 }
 
 func TestCodecServer(t *testing.T) {
@@ -149,7 +155,7 @@ func TestCodecServer(t *testing.T) {
 		require.Equal(t, http.StatusMethodNotAllowed, resp.StatusCode)
 		resp, _ = asked(t, s, http.MethodPost, "x/decode", "{}", bearer...)
 		require.Equal(t, http.StatusNotFound, resp.StatusCode)
-		resp, _ = asked(t, s, http.MethodPost, "decode", strings.Repeat(" ", 17<<20), bearer...)
+		resp, _ = asked(t, s, http.MethodPost, "decode", strings.Repeat(" ", codecMost+1), bearer...)
 		require.Equal(t, http.StatusBadRequest, resp.StatusCode)
 	})
 }
