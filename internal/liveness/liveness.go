@@ -151,18 +151,23 @@ func (a *Asker) describeAll(ctx context.Context, id, runID string) (*workflowser
 	return resp, nil
 }
 
-// treeOpen reports whether a stage of the run is still open. The ids of stages
-// begin with the run's id and its key.
+// treeOpen reports whether a stage of the run is still open.
 func (a *Asker) treeOpen(ctx context.Context, owner dedup.Owner) (bool, error) {
-	prefix := run.ChildID(owner.WorkflowID, owner.RunKey, "")
 	resp, err := a.client.WorkflowService().ListWorkflowExecutions(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: a.namespace, PageSize: 1,
-		Query: "ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH " + quote(prefix),
+		Query: "ExecutionStatus = 'Running' AND " + stagesOf(owner),
 	})
 	if err != nil {
 		return false, fmt.Errorf("looking for open stages of run %s: %w", owner.WorkflowID, err)
 	}
 	return len(resp.GetExecutions()) > 0, nil
+}
+
+// stagesOf is the condition by which Temporal finds the stages of a
+// run. Their ids begin with the run's id and its key; what is no stage may have such
+// an id too, and is another's.
+func stagesOf(owner dedup.Owner) string {
+	return "WorkflowType = 'Stage' AND WorkflowId STARTS_WITH " + quote(run.ChildID(owner.WorkflowID, owner.RunKey, ""))
 }
 
 // quote makes a literal of Temporal's query language.

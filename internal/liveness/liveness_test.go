@@ -73,7 +73,7 @@ func (s *temporal) DescribeWorkflowExecution(_ context.Context, r *workflowservi
 
 // ListWorkflowExecutions knows the one query that is asked.
 func (s *temporal) ListWorkflowExecutions(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest, _ ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error) {
-	prefix, ok := strings.CutPrefix(r.GetQuery(), "ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '")
+	prefix, ok := strings.CutPrefix(r.GetQuery(), "ExecutionStatus = 'Running' AND WorkflowType = 'Stage' AND WorkflowId STARTS_WITH '")
 	if !ok {
 		return nil, serviceerror.NewInvalidArgument(r.GetQuery())
 	}

@@ -68,7 +68,7 @@ func (a *Asker) Tree(ctx context.Context, owner dedup.Owner) (*Tree, error) {
 	query := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: a.namespace, PageSize: page,
 		// A stage that comes to its end publishes how, before it closes.
-		Query: "WorkflowId STARTS_WITH " + quote(run.ChildID(owner.WorkflowID, owner.RunKey, "")) +
+		Query: stagesOf(owner) +
 			" AND BelayStatus IN ('" + string(run.Running) + "', '" + string(run.Pending) + "', '" + string(run.Cancelling) + "')",
 	}
 	for {
