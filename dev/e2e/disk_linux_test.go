@@ -15,11 +15,19 @@ import (
 func smallDisk(t *testing.T, dir string) {
 	t.Helper()
 	need.Root(t)
-	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=32m")
-	if err != nil {
+	if err := mountDisk(t, dir); err != nil {
 		t.Skip("SKIP: needs the right to mount a small disk: ", err)
 	}
+}
+
+// mountDisk is smallDisk for who can do without.
+func mountDisk(t *testing.T, dir string) error {
+	t.Helper()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=32m"); err != nil {
+		return err
+	}
 	t.Cleanup(func() { require.NoError(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
+	return nil
 }
 
 // freeze makes the disk under a directory refuse writes.
