@@ -133,6 +133,45 @@ func TestServiceThatDoesNotComeUpFailsItsStage(t *testing.T) {
 	require.Contains(t, doc.Cause.Message, "no disk")
 }
 
+// TestHealthCheckThatHangs is of the kind of dagucloud/dagu#2566, a command that goes
+// on in a container after its time: nothing of it is left, also not when the run is
+// cancelled meanwhile.
+func TestHealthCheckThatHangs(t *testing.T) {
+	t.Parallel()
+	eng, _ := contained(t, "hangs", t.TempDir())
+	start := func(t *testing.T, mark, timeout string) *e2e.Run {
+		t.Helper()
+		return shared.Get(t).Run(t, on("hangs", `
+    services:
+      - name: db
+        image: {name: `+engine.Image+`, pull: never}
+        command: [sleep, "3600"]
+        health: {command: "sleep `+mark+`", timeout: `+timeout+`}
+    steps: [{name: a, run: echo a}]
+`))
+	}
+	t.Run("TimedOut", func(t *testing.T) {
+		t.Parallel()
+		mark := seconds(355)
+		doc := start(t, mark, "3s").Wait()
+		require.Empty(t, marked(t, mark))
+		requireNoContainers(t, eng, doc.RunKey)
+		require.Equal(t, run.Failed, doc.Status)
+		require.Equal(t, run.TriggerDependencyUnavailable, doc.Cause.Trigger)
+	})
+	t.Run("Cancelled", func(t *testing.T) {
+		t.Parallel()
+		mark := seconds(356)
+		r := start(t, mark, "10m")
+		require.Eventually(t, func() bool { return len(marked(t, mark)) > 0 }, e2e.Patience, 50*time.Millisecond, "the check does not run")
+		r.Cancel("enough")
+		doc := r.Wait()
+		require.Empty(t, marked(t, mark))
+		requireNoContainers(t, eng, doc.RunKey)
+		require.Equal(t, run.Cancelled, doc.Status)
+	})
+}
+
 // TestKilledWorkerTakesItsContainersAlong: the client of a container ends it when
 // the worker is gone; the services go when the host is back.
 func TestKilledWorkerTakesItsContainersAlong(t *testing.T) {

@@ -201,6 +201,7 @@ func TestVanishedChildGivesItsSlotBack(t *testing.T) {
 	require.Equal(t, holder.ID+" s", activities.SlotOwnerName(state.TakenBack[0].Owner))
 	requireGone(t, mark)
 	require.Equal(t, run.Succeeded, waiter.Wait().Status)
+	require.True(t, holder.Wait().Status.Terminal(), "the parent ends, too") // tektoncd/pipeline#7556
 }
 
 // TestClosedRunHoldsUntilItsStagesHaveEnded: a terminated run's stages still

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -112,19 +113,27 @@ func TestDrainEndsStagesThatAreBoundHere(t *testing.T) {
 	require.Contains(t, r.Log("s/b"), "still here")
 }
 
+// TestDrainTimeoutCancelsWithMaintenance is actions/runner#2595: what runs after a
+// step runs also when the worker is stopped.
 func TestDrainTimeoutCancelsWithMaintenance(t *testing.T) {
 	t.Parallel()
 	env := shared.Get(t)
-	mark := seconds(312)
+	mark, window := seconds(314), filepath.Join(t.TempDir(), "window")
 	w := env.StartWorker(t, t.TempDir(), "--labels", "hurries", "--drain-timeout", "1s")
 	r := env.Run(t, on("hurries", `
-    steps: [{name: a, grace_period: 1s, run: "echo ready; sleep `+mark+`"}]
+    steps:
+      - name: a
+        grace_period: 1s
+        run: "echo ready; sleep `+mark+`"
+        resources: [{kind: custom, name: window, acquire: "touch `+window+`", release: "rm -f `+window+`"}]
     finally: [{name: tidy, run: echo tidied}]
 `))
 	r.WaitLog("s/a", "ready")
+	require.FileExists(t, window)
 	w.Signal(syscall.SIGTERM)
 	require.Equal(t, 0, w.WaitExit())
 	requireGone(t, mark)
+	require.NoFileExists(t, window, "what is held here is given back before the worker ends")
 	doc := r.Wait()
 	require.Equal(t, run.Cancelled, doc.Status)
 	require.Equal(t, run.TriggerMaintenance, doc.Cause.Trigger)

@@ -16,13 +16,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"belay.run/dev/ports"
+	"belay.run/internal/proc"
 	"belay.run/worker/host"
 )
 
 // workerVariable makes the test binary a worker.
 const workerVariable = "BELAY_E2E_WORKER"
 
-func workerMain() int { return host.Main(os.Args[1:], os.Stdout, os.Stderr) }
+// workerMain is what the main function of the worker does.
+func workerMain() int {
+	if code, done := proc.RunAsPID1(); done {
+		return code
+	}
+	return host.Main(os.Args[1:], os.Stdout, os.Stderr)
+}
 
 // Worker is a worker in a process of its own, so that it can be killed. It
 // serves the environment beside the one in the test's process.
@@ -51,6 +58,13 @@ func (e *Env) StartWorker(t *testing.T, stateDir string, flags ...string) *Worke
 // address, such as a link that can be cut.
 func (e *Env) StartWorkerAt(t *testing.T, temporal, stateDir string, flags ...string) *Worker {
 	t.Helper()
+	return e.StartWorkerAs(t, func(*exec.Cmd) {}, temporal, stateDir, flags...)
+}
+
+// StartWorkerAs is StartWorkerAt for a worker whose process is another: of another
+// user, say.
+func (e *Env) StartWorkerAs(t *testing.T, another func(*exec.Cmd), temporal, stateDir string, flags ...string) *Worker {
+	t.Helper()
 	port, err := ports.Take(t.Context(), "a worker", "", "127.0.0.1", 0)
 	require.NoError(t, err)
 	defer port.Release()
@@ -64,6 +78,7 @@ func (e *Env) StartWorkerAt(t *testing.T, temporal, stateDir string, flags ...st
 	)
 	w.cmd.Stdout, w.cmd.Stderr = &w.output, &w.output
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	another(w.cmd)
 	require.NoError(t, w.cmd.Start(), "starting a worker")
 	go func() {
 		w.err = w.cmd.Wait()
