@@ -79,7 +79,13 @@ func (a *app) patient(ctx context.Context) (doctor.Config, func(), error) {
 	cfg := doctor.Config{
 		Redis: l.openRedis, Store: stores.openStore, Version: version.String(),
 		Temporal: func(ctx context.Context) (*doctor.Temporal, error) {
-			t, err := config.DialTemporal(ctx, config.TemporalOptions{Identity: whoami(), Patience: dialPatience})
+			codec, err := payloadCodec(ctx, settings)
+			if err != nil {
+				return nil, &config.SettingError{Setting: "BELAY_PAYLOAD_KEYS", Err: err}
+			}
+			t, err := config.DialTemporal(ctx, config.TemporalOptions{
+				Identity: whoami(), Patience: dialPatience, Codec: codec, APIKeyFile: settings.TemporalAPIKeyFile,
+			})
 			if err != nil {
 				return nil, err
 			}
