@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,9 @@ const (
 // batchBench is what batches are measured on: a stack with a worker, and an
 // executor in this process as the peer.
 type batchBench struct {
-	dir     string
+	dir string
+	// http is where the worker answers; empty: nowhere.
+	http    string
 	stack   *stack.Stack
 	store   store.Store
 	control *control.Client
@@ -59,16 +62,18 @@ func openBatch(ctx context.Context) ([]subject, func() error, error) {
 	}
 	peer := fmt.Sprintf("the executor alone, in memory, %d at once, given %d × %d tasks at a time", batchConcurrency, batchWindow, batch.ChunkDefault)
 	noop := func(int) string { return `{"type":"noop"}` }
-	call := func(int) string {
-		return `{"type":"http","with":{"url":"http://` + b.target.address() + `/"}}`
-	}
 	return []subject{
 		{"batch_noop", "tasks/s", peer, b.durable(batchNoops, noop), b.inMemory(batchNoops, task.Task{Type: "noop"})},
 		{
-			"batch_http", "tasks/s", peer + ", a target that answers after 50 ms", b.durable(batchCalls, call),
+			"batch_http", "tasks/s", peer + ", a target that answers after 50 ms", b.durable(batchCalls, b.call),
 			b.inMemory(batchCalls, task.Task{Type: "http", With: []byte(`{"url":"http://` + b.target.address() + `/"}`)}),
 		},
 	}, func() error { return b.close(ctx) }, nil
+}
+
+// call is a line of a batch that asks the target.
+func (b *batchBench) call(int) string {
+	return `{"type":"http","with":{"url":"http://` + b.target.address() + `/"}}`
 }
 
 func (b *batchBench) open(ctx context.Context) error {
@@ -86,7 +91,7 @@ func (b *batchBench) open(ctx context.Context) error {
 		return fmt.Errorf("writing the limits: %w", err)
 	}
 	settings, err := config.Load([]string{
-		"--state-dir", b.dir, "--http-address", config.HTTPOff, "--light-limits", limits, "--light-allow", ownMachine,
+		"--state-dir", b.dir, "--http-address", cmp.Or(b.http, config.HTTPOff), "--light-limits", limits, "--light-allow", ownMachine,
 	}, noEnvironment)
 	if err != nil {
 		return err
@@ -131,16 +136,10 @@ func (b *batchBench) close(ctx context.Context) error {
 // durable runs a batch of n tasks and returns how many of them ended in a
 // second.
 func (b *batchBench) durable(n int, line func(int) string) func(context.Context) (float64, error) {
-	var text strings.Builder
-	for i := range n {
-		text.WriteString(line(i) + "\n")
-	}
+	text := lines(n, line)
 	return func(ctx context.Context) (float64, error) {
-		in := batch.Input{
-			Folder: batch.NewFolder(), Total: n, ChunkSize: batch.ChunkDefault, Tenant: run.DefaultTenant, Project: run.DefaultProject,
-		}
-		known := types.Builtin(types.Tools{})
-		if _, err := batch.Pack(ctx, strings.NewReader(text.String()), b.store, in.Folder, in.ChunkSize, known); err != nil {
+		in, err := b.pack(ctx, n, text)
+		if err != nil {
 			return 0, err
 		}
 		began := time.Now()
@@ -158,6 +157,23 @@ func (b *batchBench) durable(n int, line func(int) string) func(context.Context)
 		}
 		return float64(n) / took.Seconds(), batch.Remove(ctx, b.store, in.Folder)
 	}
+}
+
+func lines(n int, line func(int) string) string {
+	var text strings.Builder
+	for i := range n {
+		text.WriteString(line(i) + "\n")
+	}
+	return text.String()
+}
+
+// pack puts the tasks of a batch into the store.
+func (b *batchBench) pack(ctx context.Context, n int, text string) (batch.Input, error) {
+	in := batch.Input{
+		Folder: batch.NewFolder(), Total: n, ChunkSize: batch.ChunkDefault, Tenant: run.DefaultTenant, Project: run.DefaultProject,
+	}
+	_, err := batch.Pack(ctx, strings.NewReader(text), b.store, in.Folder, in.ChunkSize, types.Builtin(types.Tools{}))
+	return in, err
 }
 
 // inMemory gives the same tasks to the executor in this process.

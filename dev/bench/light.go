@@ -42,19 +42,24 @@ type lightEffort struct {
 	levels []int
 	// each is how long one load counts, open that at a rate.
 	each, open time.Duration
-	// peers are the levels at which peers take part that are known to be slow.
-	peers []int
+	// peers are the levels at which peers take part that are known to be slow, and
+	// peerRounds in how many rounds.
+	peers      []int
+	peerRounds int
 }
 
 func newLightEffort(rounds int) lightEffort {
 	if rounds < fullRounds {
 		return lightEffort{
 			rounds: rounds, each: 600 * time.Millisecond, open: 5 * time.Second,
-			levels: []int{100, 1_000, 10_000}, peers: []int{1_000},
+			levels: []int{100, 1_000, 10_000}, peers: []int{1_000}, peerRounds: rounds,
 		}
 	}
+	// Fewer rounds than elsewhere: there are many loads, and each process of them is
+	// new.
+	const lightRounds = 5
 	all := []int{100, 1_000, 2_000, 5_000, 10_000}
-	return lightEffort{rounds: rounds, each: 3 * time.Second, open: time.Minute, levels: all, peers: all}
+	return lightEffort{rounds: lightRounds, each: 2 * time.Second, open: time.Minute, levels: all, peers: all, peerRounds: 2}
 }
 
 // lightBench is what light tasks are measured on: a target in a process of its own,
@@ -84,7 +89,7 @@ func measureLight(ctx context.Context, r *Report, progress io.Writer) (err error
 			return err
 		}
 	}
-	for _, measure := range []func(context.Context) error{b.published, b.slow, b.waiting, b.files} {
+	for _, measure := range []func(context.Context) error{b.published, b.slow, b.waiting, b.files, b.heavy} {
 		if err := measure(ctx); err != nil {
 			return err
 		}
@@ -122,10 +127,17 @@ func (b *lightBench) close() error {
 // spec is a load of so many tasks in flight at once.
 func (b *lightBench) spec(kind load.Kind, inFlight int) load.Spec {
 	const warm = 400 * time.Millisecond
-	return load.Spec{
+	s := load.Spec{
 		Kind: kind, Target: "http://" + b.target.address() + "/", Redis: b.address, InFlight: inFlight,
 		Warm: warm, For: b.effort.each,
 	}
+	if b.target.cmd != nil {
+		s.Others = append(s.Others, b.target.cmd.Process.Pid)
+	}
+	if b.redis != nil && b.redis.PID > 0 {
+		s.Others = append(s.Others, b.redis.PID)
+	}
+	return s
 }
 
 // load takes one measurement, and notes it.
@@ -148,6 +160,7 @@ func (b *lightBench) load(ctx context.Context, group *loads, spec load.Spec) err
 func (b *lightBench) closed(ctx context.Context, level int) error {
 	group := newLoads(fmt.Sprintf("%d in flight", level))
 	specs := []load.Spec{b.spec(load.Bare, level), b.spec(load.Executor, level), b.spec(load.Keyed, level)}
+	own := len(specs)
 	if slices.Contains(b.effort.peers, level) {
 		for _, threads := range []int{200, 2_000} {
 			pool := b.spec(load.Threads, level)
@@ -157,8 +170,12 @@ func (b *lightBench) closed(ctx context.Context, level int) error {
 		specs = append(specs, b.spec(load.Asynq, level))
 	}
 	for round := range b.effort.rounds {
-		for i := range specs {
-			if err := b.load(ctx, group, specs[(i+round)%len(specs)]); err != nil {
+		takePart := len(specs)
+		if round >= b.effort.peerRounds {
+			takePart = own
+		}
+		for i := range takePart {
+			if err := b.load(ctx, group, specs[(i+round)%takePart]); err != nil {
 				return err
 			}
 		}

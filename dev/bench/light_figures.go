@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"time"
 
 	"belay.run/dev/bench/load"
@@ -21,9 +23,13 @@ type Load struct {
 	Errors int    `json:"errors"`
 	Error  string `json:"error,omitempty"`
 	// System is how many percent of the machine's CPUs the kernel took for it, Cost
-	// how many microseconds of CPU a task took.
+	// how many microseconds of CPU a task took, and Others how many it took of the
+	// target and of Redis. Allow is how many tasks a second all CPUs could do at
+	// that price.
 	System float64 `json:"system_percent"`
 	Cost   float64 `json:"cpu_us"`
+	Others float64 `json:"others_cpu_us"`
+	Allow  float64 `json:"cpus_allow"`
 	// Memory is in MB.
 	Memory float64 `json:"memory_mb"`
 	// Bound is what bounds the rate, where it is known.
@@ -81,7 +87,9 @@ func system(r load.Result) float64   { return 100 * r.System }
 func busy(r load.Result) float64     { return r.Busy }
 func memoryMB(r load.Result) float64 { return float64(r.Memory) / 1e6 }
 func failed(r load.Result) float64   { return float64(r.Errors) }
+func capped(r load.Result) float64   { return float64(r.Cap) }
 func noFiles(r load.Result) float64  { return float64(r.NoFiles) }
+func price(r load.Result) float64    { return r.Cost + r.Others }
 
 // rows are what is shown of them, in the order in which they first came. A task
 // takes answer at least; 0: there is nothing to say of what bounds them.
@@ -94,8 +102,9 @@ func (l *loads) rows(answer time.Duration) []Load {
 			P999:   median(l.of(name, func(r load.Result) float64 { return r.P999 })),
 			Tasks:  int(l.sum(name, func(r load.Result) float64 { return float64(r.Ended) })),
 			Errors: int(l.sum(name, failed)), System: median(l.of(name, system)),
-			Cost:  median(l.of(name, func(r load.Result) float64 { return r.Cost })),
-			Bound: l.bound(name, answer),
+			Cost:   median(l.of(name, func(r load.Result) float64 { return r.Cost })),
+			Others: median(l.of(name, func(r load.Result) float64 { return r.Others })),
+			Allow:  l.allow(name), Bound: l.bound(name, answer),
 		}
 		for _, r := range l.taken[name] {
 			row.Memory = max(row.Memory, memoryMB(r))
@@ -125,17 +134,30 @@ func (l *loads) bound(name string, answer time.Duration) string {
 			return "the target"
 		}
 	}
+	limits := []string{}
 	if median(l.of(name, busy)) >= nearly {
-		return "the CPUs"
+		limits = append(limits, fmt.Sprintf("the CPUs, which allow %s/s", number(l.allow(name))))
 	}
-	return ""
+	if allowed := int(median(l.of(name, capped))); allowed > 0 && allowed < l.specs[name].InFlight {
+		limits = append(limits, fmt.Sprintf("its own cap, %d at once", allowed))
+	}
+	return strings.Join(limits, "; ")
+}
+
+// allow is how many tasks a second all CPUs could do, if they did nothing else.
+func (l *loads) allow(name string) float64 {
+	us := median(l.of(name, price))
+	if us == 0 {
+		return 0
+	}
+	return float64(runtime.NumCPU()) * 1e6 / us
 }
 
 // beside is a figure of ours beside that of a peer, round by round.
 func (l *loads) beside(name, unit, ours, peer string, field func(load.Result) float64) Figure {
 	taken := samples{ours: l.of(ours, field), theirs: l.of(peer, field)}
 	for i, v := range taken.ours {
-		if taken.theirs[i] > 0 {
+		if i < len(taken.theirs) && taken.theirs[i] > 0 {
 			taken.ratios = append(taken.ratios, v/taken.theirs[i])
 		}
 	}
@@ -170,7 +192,9 @@ func (l *loads) closedFigures(level int, answer time.Duration) []Figure {
 		l.beside(prefix+"_dedup", "tasks/s", keyed, bare, qps).atLeast(0.7, l.bound(keyed, answer)),
 	}
 	if level == 1_000 {
-		figures = append(figures, l.beside(prefix+"_p99", "ms", ours, bare, tail).atMost(1.3, l.bound(ours, 0)))
+		figures = append(figures,
+			l.beside(prefix+"_p99", "ms", ours, bare, tail).atMost(1.3, l.bound(ours, 0)),
+			l.beside(prefix+"_cpu", "µs", ours, bare, price), l.beside(prefix+"_dedup_cpu", "µs", keyed, bare, price))
 	}
 	if len(l.taken[asynq]) > 0 {
 		figures = append(figures, l.beside(prefix+"_asynq", "tasks/s", ours, asynq, qps).atLeast(2, l.bound(ours, answer)))

@@ -75,10 +75,10 @@ func (r *Report) drawLoads(text io.Writer) error {
 	}
 	table := tabwriter.NewWriter(text, 0, 0, 2, ' ', 0)
 	var rows bytes.Buffer
-	rows.WriteString("LOAD\tBY\tQPS\tP50 / P99 / P99.9 ms\tTASKS\tERRORS\tSYSTEM CPU\tCPU A TASK\tMEMORY\tBOUND BY\n")
+	rows.WriteString("LOAD\tBY\tQPS\tP50 / P99 / P99.9 ms\tTASKS\tERRORS\tSYSTEM CPU\tCPU A TASK, OF OTHERS\tCPUS ALLOW\tMEMORY\tBOUND BY\n")
 	for _, l := range r.Loads {
-		fmt.Fprintf(&rows, "%s\t%s\t%s\t%.0f / %.0f / %.0f\t%d\t%d\t%.0f %%\t%.0f µs\t%.0f MB\t%s\n",
-			l.Load, l.Name, number(l.QPS), l.P50, l.P99, l.P999, l.Tasks, l.Errors, l.System, l.Cost, l.Memory, l.Bound)
+		fmt.Fprintf(&rows, "%s\t%s\t%s\t%.0f / %.0f / %.0f\t%d\t%d\t%.0f %%\t%.0f + %.0f µs\t%s/s\t%.0f MB\t%s\n",
+			l.Load, l.Name, number(l.QPS), l.P50, l.P99, l.P999, l.Tasks, l.Errors, l.System, l.Cost, l.Others, number(l.Allow), l.Memory, l.Bound)
 	}
 	rows.WriteString("\n")
 	_, err := rows.WriteTo(table)

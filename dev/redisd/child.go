@@ -50,7 +50,7 @@ func child(ctx context.Context, program, addr, dir string) (*Server, error) {
 	if err := p.ready(ctx, addr); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting %s at %s: %w", program, addr, err), p.stop())
 	}
-	return &Server{URL: "redis://" + addr, Kind: Child, stop: sync.OnceValue(p.stop)}, nil
+	return &Server{URL: "redis://" + addr, Kind: Child, PID: p.cmd.Process.Pid, stop: sync.OnceValue(p.stop)}, nil
 }
 
 func arguments(addr, dir string) ([]string, error) {

@@ -56,6 +56,8 @@ type Server struct {
 	Kind Kind
 	// Note is what a person should know about it; often empty.
 	Note string
+	// PID is its process, 0 where it has none that was started here.
+	PID int
 
 	stop func() error
 }

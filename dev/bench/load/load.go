@@ -55,6 +55,8 @@ type Spec struct {
 	Waiting int `json:"waiting,omitempty"`
 	// Files is how many files the process may open; 0: as many as it may.
 	Files uint64 `json:"files,omitempty"`
+	// Others are processes whose CPU time the load costs too, such as the target's.
+	Others []int `json:"others,omitempty"`
 }
 
 // Result is what came of a load. Times are in milliseconds.
@@ -72,12 +74,16 @@ type Result struct {
 	Error   string `json:"error,omitempty"`
 	// Most is how many were in flight at once.
 	Most int `json:"most_in_flight"`
+	// Cap is how many tasks the executor lets run at once in the end, 0 where
+	// there is none.
+	Cap int `json:"cap,omitempty"`
 	// System is the part of the machine that the kernel took for this process,
 	// Busy the part that was taken by all, both from 0 to 1; Cost is how much CPU
-	// time of this process a task took, in microseconds.
+	// time of this process a task took, Others of those beside it, in microseconds.
 	System float64 `json:"system"`
 	Busy   float64 `json:"busy"`
 	Cost   float64 `json:"cost_us"`
+	Others float64 `json:"others_us"`
 	// Memory is the most that this process held, in bytes.
 	Memory int64 `json:"memory"`
 }
@@ -88,7 +94,7 @@ const longestWarm = 20 * time.Second
 // Run puts a load on its target. What it started runs on when it returns: it is
 // for the process to end.
 func Run(ctx context.Context, s Spec) (Result, error) {
-	m, err := newMeter()
+	m, err := newMeter(s.Others)
 	if err != nil {
 		return Result{}, err
 	}
@@ -98,14 +104,14 @@ func Run(ctx context.Context, s Spec) (Result, error) {
 			return Result{}, fmt.Errorf("bounding how many files may be open: %w", err)
 		}
 	}
-	run, err := open(ctx, s)
+	by, err := open(ctx, s)
 	if err != nil {
 		return Result{}, err
 	}
 	rec := &recorder{}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(errOver)
-	if err := begin(ctx, s, run, rec); err != nil {
+	if err := begin(ctx, s, by.run, rec); err != nil {
 		return Result{}, err
 	}
 	before, err := m.spent()
@@ -123,6 +129,7 @@ func Run(ctx context.Context, s Spec) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	r.Cap = by.cap()
 	r.charge(before, after, took)
 	r.Memory, err = m.memory()
 	return r, err

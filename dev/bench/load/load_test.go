@@ -90,9 +90,9 @@ func TestRun(t *testing.T) {
 			require.NoError(t, err)
 			require.Zero(t, r.Errors, r.Error)
 			require.Positive(t, r.Memory)
-			run, err := open(t.Context(), Spec{Kind: kind, Target: ill.URL, InFlight: 1, Threads: 1})
+			by, err := open(t.Context(), Spec{Kind: kind, Target: ill.URL, InFlight: 1, Threads: 1})
 			require.NoError(t, err)
-			require.ErrorContains(t, run(t.Context()), "418")
+			require.ErrorContains(t, by.run(t.Context()), "418")
 		})
 	}
 	_, err := Run(t.Context(), Spec{Kind: "nobody"})
@@ -111,6 +111,17 @@ func TestMachineTime(t *testing.T) {
 	}
 }
 
+func TestProcessTime(t *testing.T) {
+	t.Parallel()
+	took, err := processTime("7 (a (b) c) S 1 1 1 0 -1 4 100 0 0 0 250 50 9 9 20 0 4 0 1 2 3")
+	require.NoError(t, err)
+	require.Equal(t, 3*time.Second, took)
+	for _, wrong := range []string{"", "7 (a) S 1", "7 (a) S 1 1 1 0 -1 4 100 0 0 0 x y"} {
+		_, err = processTime(wrong)
+		require.ErrorContains(t, err, "reading CPU time", wrong)
+	}
+}
+
 func TestMostMemory(t *testing.T) {
 	t.Parallel()
 	bytes, err := mostMemory("Name:\tx\nVmHWM:\t    2048 kB\n")
@@ -125,8 +136,9 @@ func TestMostMemory(t *testing.T) {
 func TestCharge(t *testing.T) {
 	t.Parallel()
 	r := Result{Ended: 100}
-	r.charge(spending{}, spending{user: time.Millisecond, system: time.Millisecond, busy: 3, all: 4}, time.Second)
+	r.charge(spending{}, spending{user: time.Millisecond, system: time.Millisecond, others: time.Millisecond, busy: 3, all: 4}, time.Second)
 	require.InDelta(t, 20.0, r.Cost, 0)
+	require.InDelta(t, 10.0, r.Others, 0)
 	require.InDelta(t, 0.75, r.Busy, 0)
 	require.Positive(t, r.System)
 }

@@ -22,8 +22,23 @@ import (
 	"belay.run/internal/task/types"
 )
 
+// runner is what runs the tasks.
+type runner struct {
+	run runs
+	// executor is nil where it is not that which runs them.
+	executor *executor.Executor
+}
+
+// cap is how many may run at once now, 0 where that does not change.
+func (r runner) cap() int {
+	if r.executor == nil {
+		return 0
+	}
+	return r.executor.Status().Concurrency
+}
+
 // open readies what runs the tasks. It stays open until the process ends.
-func open(ctx context.Context, s Spec) (runs, error) {
+func open(ctx context.Context, s Spec) (r runner, err error) {
 	net := outbound.New(outbound.Config{
 		Concurrency: s.InFlight, Guard: outbound.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 	})
@@ -32,13 +47,15 @@ func open(ctx context.Context, s Spec) (runs, error) {
 	case Executor, Keyed:
 		return byExecutor(s, net)
 	case Bare:
-		return ask, nil
+		r.run = ask
 	case Threads:
-		return byThreads(ctx, s.Threads, ask), nil
+		r.run = byThreads(ctx, s.Threads, ask)
 	case Asynq:
-		return byAsynq(s, ask)
+		r.run, err = byAsynq(s, ask)
+	default:
+		err = fmt.Errorf("%q runs no tasks", s.Kind)
 	}
-	return nil, fmt.Errorf("%q runs no tasks", s.Kind)
+	return r, err
 }
 
 // asking asks the target as plainly as the client of light tasks allows.
@@ -96,7 +113,7 @@ func byThreads(ctx context.Context, threads int, ask runs) runs {
 const ample = 1_000_000
 
 // byExecutor has Belay's executor run tasks with all that it has.
-func byExecutor(s Spec, net *outbound.Net) (runs, error) {
+func byExecutor(s Spec, net *outbound.Net) (runner, error) {
 	share := executor.Share{InFlight: -1, Queue: -1, Rate: ample, Burst: ample}
 	observer := &observer{Light: metrics.New().Light()}
 	cfg := executor.Config{
@@ -109,24 +126,24 @@ func byExecutor(s Spec, net *outbound.Net) (runs, error) {
 	if s.Kind == Keyed {
 		claims, err := dedup.Open(redis.NewClient(&redis.Options{Addr: s.Redis}), dedup.Options{Tier: true})
 		if err != nil {
-			return nil, err
+			return runner{}, err
 		}
 		cfg.Claims = claims
 	}
 	e, err := executor.New(cfg)
 	if err != nil {
-		return nil, err
+		return runner{}, err
 	}
 	with, err := json.Marshal(map[string]string{"url": s.Target})
 	if err != nil {
-		return nil, err
+		return runner{}, err
 	}
 	if s.Waiting > 0 {
-		return inBulk(e, s.Waiting+s.InFlight, with), nil
+		return runner{inBulk(e, s.Waiting+s.InFlight, with), e}, nil
 	}
 	var serial atomic.Int64
 	began := strconv.FormatInt(time.Now().UnixNano(), 36)
-	return func(ctx context.Context) error {
+	run := func(ctx context.Context) error {
 		t := task.Task{ID: strconv.FormatInt(serial.Add(1), 10), Type: "http", With: with, Origin: origin()}
 		if s.Kind == Keyed {
 			t.Key = began + "-" + t.ID
@@ -141,7 +158,8 @@ func byExecutor(s Spec, net *outbound.Net) (runs, error) {
 			return dedup.ErrUnavailable
 		}
 		return nil
-	}, nil
+	}
+	return runner{run, e}, nil
 }
 
 // inBulk submits n tasks at once, which is how so many come to wait: of those that

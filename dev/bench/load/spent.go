@@ -12,26 +12,34 @@ import (
 	"time"
 )
 
-// spending is CPU time: that of this process, and that of the machine in ticks.
+// spending is CPU time: that of this process, of others, and of the machine in
+// ticks.
 type spending struct {
-	user, system time.Duration
-	busy, all    float64
+	user, system, others time.Duration
+	busy, all            float64
 }
 
 // meter takes what is spent. It has its files open from the beginning, since later
 // there may be none left to open.
-type meter struct{ machine, self *os.File }
+type meter struct {
+	machine, self *os.File
+	others        []*os.File
+}
 
-func newMeter() (meter, error) {
-	machine, err := os.Open("/proc/stat")
-	if err != nil {
-		return meter{}, fmt.Errorf("taking the machine's CPU time (Linux only): %w", err)
+func newMeter(others []int) (meter, error) {
+	var m meter
+	var errs [2]error
+	m.machine, errs[0] = os.Open("/proc/stat")
+	m.self, errs[1] = os.Open("/proc/self/status")
+	err := errors.Join(errs[:]...)
+	for _, pid := range others {
+		f, e := os.Open(fmt.Sprintf("/proc/%d/stat", pid))
+		m.others, err = append(m.others, f), errors.Join(err, e)
 	}
-	self, err := os.Open("/proc/self/status")
 	if err != nil {
-		return meter{}, errors.Join(fmt.Errorf("measuring memory (Linux only): %w", err), machine.Close())
+		return meter{}, fmt.Errorf("measuring CPU time and memory (Linux only): %w", err)
 	}
-	return meter{machine, self}, nil
+	return m, nil
 }
 
 // read reads a file of the kernel's from its beginning.
@@ -55,8 +63,38 @@ func (m meter) spent() (spending, error) {
 		return spending{}, err
 	}
 	s := spending{user: time.Duration(usage.Utime.Nano()), system: time.Duration(usage.Stime.Nano())}
+	for _, other := range m.others {
+		stat, err := read(other)
+		if err != nil {
+			return spending{}, err
+		}
+		took, err := processTime(stat)
+		if err != nil {
+			return spending{}, fmt.Errorf("%s: %w", other.Name(), err)
+		}
+		s.others += took
+	}
 	s.busy, s.all, err = machineTime(text)
 	return s, err
+}
+
+// processTime reads the CPU time of a process, which the kernel counts in hundredths
+// of a second.
+func processTime(stat string) (time.Duration, error) {
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // the name before it may have blanks
+	const user, system, tick = 11, 12, 10 * time.Millisecond
+	if len(fields) <= system {
+		return 0, fmt.Errorf("reading CPU time: found %.64q", stat)
+	}
+	var took time.Duration
+	for _, field := range fields[user : system+1] {
+		ticks, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("reading CPU time: %w", err)
+		}
+		took += time.Duration(ticks) * tick
+	}
+	return took, nil
 }
 
 // machineTime reads the first line of /proc/stat: what was busy, and all. Time
@@ -90,6 +128,7 @@ func (r *Result) charge(before, after spending, took time.Duration) {
 	}
 	if r.Ended > 0 {
 		r.Cost = float64((system + after.user - before.user).Microseconds()) / float64(r.Ended)
+		r.Others = float64((after.others - before.others).Microseconds()) / float64(r.Ended)
 	}
 }
 
