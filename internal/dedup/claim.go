@@ -72,14 +72,16 @@ func (c *Claims) decide(ctx context.Context, qs []question) ([][]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var open []int
-	calls = calls[:0]
+	var (
+		open []int
+		rest []call
+	)
 	for i := range qs {
 		if answers[i] == nil {
-			open, calls = append(open, i), append(calls, qs[i].call)
+			open, rest = append(open, i), append(rest, qs[i].call)
 		}
 	}
-	others, err := c.runAll(ctx, claimScript, calls)
+	others, err := c.runAll(ctx, claimScript, rest)
 	if err != nil {
 		return nil, err
 	}
