@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
 
 	"belay.run/activities"
 	"belay.run/internal/resource"
@@ -47,6 +48,18 @@ func (h *host) give(t *testing.T) []string {
 		out = append(out, fmt.Sprintf("%s %s %s", e.Kind, e.Name, e.State))
 	}
 	return out
+}
+
+// aside is the host for an activity beside others: an environment of tests takes one
+// at a time.
+func (h *host) aside() *host {
+	var suite testsuite.WorkflowTestSuite
+	other := *h
+	other.env = suite.NewTestActivityEnvironment()
+	other.env.SetTestTimeout(30 * time.Second)
+	other.env.RegisterActivity(h.steps)
+	other.env.RegisterActivity(h.resources)
+	return &other
 }
 
 func under(number int) func(*activities.StepInput) {
@@ -147,15 +160,15 @@ func TestStageThatLosesWhatItHoldsHasItsStepsEnded(t *testing.T) {
 	lock := &frail{lose: make(chan struct{})}
 	h.resources.Kinds = append(h.resources.Kinds, lock)
 	number := h.take(t, h.takeInput(spec.Resource{Kind: resource.KindLock, Name: "l"})).Attempt
-	kept := make(chan error, 1)
+	kept, keeping := make(chan error, 1), h.aside()
 	go func() {
-		_, err := h.env.ExecuteActivity(h.steps.KeepResources, activities.KeepInput{Owner: h.owner, Number: number})
+		_, err := keeping.env.ExecuteActivity(h.steps.KeepResources, activities.KeepInput{Owner: h.owner, Number: number})
 		kept <- err
 	}()
 	ready := filepath.Join(t.TempDir(), "ready")
-	ran := make(chan error, 1)
+	ran, running := make(chan error, 1), h.aside()
 	go func() {
-		_, err := h.run(t, h.input(`echo "$BELAY_LOCK_TOKEN_L" > "`+ready+`"; sleep 600`, under(number)))
+		_, err := running.run(t, running.input(`echo "$BELAY_LOCK_TOKEN_L" > "`+ready+`"; sleep 600`, under(number)))
 		ran <- err
 	}()
 	require.Eventually(t, func() bool {
@@ -186,9 +199,9 @@ func TestKeepEndsWhenAllIsGivenBack(t *testing.T) {
 	require.Equal(t, first+1, second)
 	_, err := h.env.ExecuteActivity(h.steps.KeepResources, activities.KeepInput{Owner: h.owner, Number: first})
 	requireTrigger(t, run.TriggerWorkerLost, err, false)
-	kept := make(chan error, 1)
+	kept, keeping := make(chan error, 1), h.aside()
 	go func() {
-		_, err := h.env.ExecuteActivity(h.steps.KeepResources, activities.KeepInput{Owner: h.owner, Number: second})
+		_, err := keeping.env.ExecuteActivity(h.steps.KeepResources, activities.KeepInput{Owner: h.owner, Number: second})
 		kept <- err
 	}()
 	_, err = h.env.ExecuteActivity(h.steps.Release, h.owner)

@@ -17,7 +17,8 @@ type Owner struct {
 	// WorkflowID and RunID are those of the run's workflow.
 	WorkflowID string `json:"workflow_id"`
 	RunID      string `json:"run_id,omitempty"`
-	// Node is "" for the pipeline itself; Attempt is 0 for whatever is no step.
+	// Node is "" for the pipeline itself. Attempt is that of the step, or of the stage
+	// to take what it holds over its steps; 0 for whatever is neither.
 	Node     string `json:"node,omitempty"`
 	Attempt  int    `json:"attempt,omitempty"`
 	Tenant   string `json:"tenant,omitempty"`

@@ -15,8 +15,8 @@ type Held struct {
 	Run   string `json:"run"`
 	RunID string `json:"run_id"`
 	Node  string `json:"node"`
-	// Attempt is the attempt of the step that held it; 0 where it is no step's,
-	// or only the document tells of it.
+	// Attempt is the attempt of the step that held it, or of the stage to take it; 0
+	// where it is a workspace, or only the document tells of it.
 	Attempt int               `json:"attempt,omitempty"`
 	Scope   string            `json:"scope"`
 	Kind    string            `json:"kind"`
