@@ -84,7 +84,7 @@ func (d *doctor) temporalSkew(ctx context.Context) (time.Duration, error) {
 	defer func() {
 		cancel()
 		if !over {
-			<-polled
+			_ = <-polled // that it was cancelled is no news
 		}
 	}()
 	tick := time.NewTicker(clockLook)
