@@ -90,6 +90,7 @@ func (s *Steps) RunStep(ctx context.Context, in StepInput) (*StepResult, error) 
 func (s *Steps) attempt(ctx context.Context, in StepInput, do func(*attempt) error) (*StepResult, error) {
 	unstick(ctx, s.Client, s.Namespace)
 	info := activity.GetInfo(ctx)
+	traceStep(ctx, in.Node, in.Attempts+int(info.Attempt))
 	a := &attempt{
 		steps: s, in: in, key: nodeKey{in.Owner.RunKey, in.Node},
 		number: in.Attempts + int(info.Attempt), first: in.Attempts+int(info.Attempt) == 1,
@@ -122,7 +123,9 @@ func (s *Steps) attempt(ctx context.Context, in StepInput, do func(*attempt) err
 	s.leave(a)
 	close(done)
 	touch.Wait()
-	return a.report(err)
+	res, err := a.report(err)
+	traceEnd(ctx, res)
+	return res, err
 }
 
 // run takes the attempt through its order. Everything taken is given back when

@@ -14,6 +14,7 @@ import (
 	"belay.run/internal/batch"
 	"belay.run/internal/run"
 	"belay.run/internal/task"
+	"belay.run/internal/tracing"
 )
 
 // chunkRun is one attempt at a chunk.
@@ -133,8 +134,10 @@ func (r *chunkRun) take(ctx context.Context) error {
 // as the chunk may, and returns their results.
 func (r *chunkRun) submit(places []int) <-chan task.Result {
 	tasks := make([]task.Task, len(places))
+	parent, _ := tracing.Parent(r.work)
 	for i, place := range places {
 		tasks[i] = r.tasks.Tasks[place]
+		tasks[i].Origin.TraceParent = parent
 	}
 	lanes := r.in.Concurrency
 	if lanes == 0 && r.in.Rate == 0 {

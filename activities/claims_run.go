@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,7 @@ func (c *Claims) ClaimRun(ctx context.Context, in ClaimRunInput) (*ClaimResult, 
 		return nil, fail(in.unavailable(err))
 	}
 	c.audit(ctx, &in.Claiming, nil, audit.Unchecked, false, "")
+	traceDedup(ctx, string(audit.Unchecked))
 	return &ClaimResult{Unchecked: unchecked(in.Key, err)}, nil
 }
 
@@ -67,6 +69,7 @@ func (c *Claims) claimRun(ctx context.Context, in *ClaimRunInput) (*ClaimResult,
 		return nil, err
 	}
 	res := &ClaimResult{Decision: v.Decision, Answer: in.answer(&v), Record: v.Record, Mismatch: v.Mismatch}
+	traceDedup(ctx, cmp.Or(string(res.Answer), string(v.Decision)))
 	switch {
 	case v.Decision == dedup.Done:
 	case res.Answer != "":

@@ -53,6 +53,7 @@ func (c *Claims) claimStep(ctx context.Context, in *Claiming, waiting func(holde
 			return grant, nil
 		case errors.Is(err, dedup.ErrUnavailable) && in.Risk == spec.RiskLow:
 			c.audit(ctx, in, nil, audit.Unchecked, false, "")
+			traceDedup(ctx, string(audit.Unchecked))
 			return stepGrant{note: unchecked(in.Key, err)}, nil
 		case errors.Is(err, dedup.ErrUnavailable):
 			return stepGrant{}, &stepError{in.unavailable(err)}
@@ -100,6 +101,7 @@ func (c *Claims) tryStep(ctx context.Context, in *Claiming) (grant stepGrant, ho
 	if err != nil {
 		return stepGrant{}, nil, fmt.Errorf("claiming key %q: %w", in.Key.Name, err)
 	}
+	traceDedup(ctx, string(v.Decision))
 	if v.Decision.Runs() {
 		if dead != nil {
 			c.audit(ctx, in, dead, audit.Takeover, false, tier(v))

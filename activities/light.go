@@ -55,6 +55,7 @@ func NewLight(cfg LightConfig) *Light {
 // as RunStep does.
 func (l *Light) RunLight(ctx context.Context, in LightInput) (*StepResult, error) {
 	number := in.Attempts + int(activity.GetInfo(ctx).Attempt)
+	traceStep(ctx, in.Node, number)
 	if in.Uses == usesNoop && len(in.With) == 0 && in.Claim == nil {
 		now := time.Now()
 		return &StepResult{Attempt: number, StartedAt: now, EndedAt: now}, nil
@@ -67,7 +68,9 @@ func (l *Light) RunLight(ctx context.Context, in LightInput) (*StepResult, error
 		err = stop
 	}
 	end := attempt{in: StepInput{Node: in.Node}, mask: a.mask, res: a.res}
-	return end.report(err)
+	res, err := end.report(err)
+	traceEnd(ctx, res)
+	return res, err
 }
 
 // lightAttempt is one attempt of a light step.
@@ -146,7 +149,7 @@ func (a *lightAttempt) use(ctx context.Context, held *dedup.Record) error {
 	if a.in.Uses == usesNoop && len(a.in.With) == 0 {
 		return nil
 	}
-	t, err := a.in.task(held, a.res.Attempt)
+	t, err := a.in.task(ctx, held, a.res.Attempt)
 	if err != nil {
 		return err
 	}

@@ -3,8 +3,6 @@ package activities
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,7 +29,7 @@ func (l *Light) RunTask(ctx context.Context, t task.Task) (*task.Result, error) 
 	attempt := int(activity.GetInfo(ctx).Attempt)
 	progress := progress{now: Progress{Phase: PhaseRunning, Since: time.Now(), Attempt: attempt}}
 	defer progress.beating(ctx)()
-	t.Origin = singly(&t, attempt)
+	t.Origin = singly(ctx, &t, attempt)
 	if l.cfg.Executor == nil {
 		return nil, fail(run.Cause{Trigger: run.TriggerInvalid, Message: "this worker takes no light tasks"})
 	}
@@ -47,14 +45,14 @@ func (l *Light) RunTask(ctx context.Context, t task.Task) (*task.Result, error) 
 
 // singly is for whom a task runs that is neither a step nor a part of a batch. An
 // idempotency key is the same for all attempts, a trace has a span for each.
-func singly(t *task.Task, attempt int) task.Origin {
+func singly(ctx context.Context, t *task.Task, attempt int) task.Origin {
 	o := t.Origin
 	of := cmp.Or(o.Run, "task")
 	if o.IdempotencyKey == "" {
 		o.IdempotencyKey = dedup.RunIdempotencyKey(of, t.ID)
 	}
 	if o.TraceParent == "" {
-		o.TraceParent = traceParent(of+"/"+t.ID, strconv.Itoa(attempt))
+		o.TraceParent = parentOf(ctx, of+"/"+t.ID, strconv.Itoa(attempt))
 	}
 	return o
 }
@@ -113,7 +111,7 @@ func stepFailure(f *task.Failure) error {
 
 // task is the step as its type knows it. The step's key is none of the task's: it
 // is claimed already.
-func (in *LightInput) task(held *dedup.Record, attempt int) (task.Task, error) {
+func (in *LightInput) task(ctx context.Context, held *dedup.Record, attempt int) (task.Task, error) {
 	with, err := json.Marshal(in.With)
 	if err != nil {
 		return task.Task{}, failed(run.TriggerInvalid, "with: %v", err)
@@ -130,15 +128,8 @@ func (in *LightInput) task(held *dedup.Record, attempt int) (task.Task, error) {
 	if held != nil {
 		t.Origin.IdempotencyKey = dedup.IdempotencyKey(*held)
 	}
-	t.Origin.TraceParent = traceParent(t.Origin.Run, in.Node+"#"+strconv.Itoa(attempt))
+	t.Origin.TraceParent = parentOf(ctx, t.Origin.Run, in.Node+"#"+strconv.Itoa(attempt))
 	return t, nil
-}
-
-// traceParent is a W3C trace context: one trace a run, in it one span for each of
-// its tasks and their attempts.
-func traceParent(runKey, span string) string {
-	trace, part := sha256.Sum256([]byte(runKey)), sha256.Sum256([]byte(runKey+"/"+span))
-	return "00-" + hex.EncodeToString(trace[:16]) + "-" + hex.EncodeToString(part[:8]) + "-01"
 }
 
 // handOver makes outputs of what the task found out: those that the step declares,

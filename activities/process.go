@@ -14,6 +14,7 @@ import (
 	"belay.run/internal/proc"
 	"belay.run/internal/run"
 	"belay.run/internal/secret"
+	"belay.run/internal/tracing"
 )
 
 // commands runs the commands of the step one after the other, each as a process
@@ -173,6 +174,10 @@ func shellArgv(shell, script string) []string {
 func (a *attempt) environment() (environ, error) {
 	env := environOf(a.steps.Environment)
 	env["CI"], env["HOME"], env["TMPDIR"] = "true", a.dirs.Home, a.ownTemp()
+	env[tracing.EnvParent] = parentOf(a.ctx, a.key.runKey, a.key.node+"#"+strconv.Itoa(a.number))
+	if _, state := tracing.Parent(a.ctx); state != "" {
+		env[tracing.EnvState] = state
+	}
 	a.own(env)
 	env["BELAY_WORKSPACE"], env["BELAY_CACHE"] = a.dirs.Workspace, a.steps.Host.Cache()
 	env["BELAY_OUTPUT"] = a.outputFile()

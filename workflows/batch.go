@@ -11,6 +11,7 @@ import (
 	"belay.run/activities"
 	"belay.run/internal/batch"
 	"belay.run/internal/run"
+	"belay.run/internal/tracing"
 )
 
 // bulk is a batch: its parts, two at a time, and what they came to.
@@ -66,6 +67,7 @@ func newBulk(ctx workflow.Context, in *batch.Input) (*bulk, error) {
 		b.next, b.doc.StartedAt, b.tally = c.Next, &c.StartedAt, c.Tally
 	}
 	b.open = make([]*part, len(b.plan.lanes))
+	tracing.Tell(ctx, "batch", &tracing.Scope{Tenant: in.Tenant, Project: in.Project, Run: b.doc.ID})
 	err := workflow.SetQueryHandler(ctx, batch.StatusQuery, func() (*batch.Progress, error) { return b.progress(), nil })
 	if err != nil {
 		return nil, fmt.Errorf("setting the status query: %w", err)

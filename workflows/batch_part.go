@@ -10,6 +10,7 @@ import (
 	"belay.run/activities"
 	"belay.run/internal/batch"
 	"belay.run/internal/run"
+	"belay.run/internal/tracing"
 )
 
 // slice is a part of a batch: its chunks, a window of them at a time.
@@ -28,6 +29,7 @@ type slice struct {
 // is confirmed with that in its details.
 func BatchPart(ctx workflow.Context, in batch.PartInput) (*batch.Tally, error) {
 	s := &slice{in: &in, busy: make([]bool, in.Window)}
+	tracing.Tell(ctx, "part of a batch", &tracing.Scope{Tenant: in.Batch.Tenant, Project: in.Batch.Project, Run: in.Batch.ID})
 	err := workflow.SetQueryHandler(ctx, batch.StatusQuery, func() (*batch.Progress, error) { return s.progress(), nil })
 	if err != nil {
 		return nil, fmt.Errorf("setting the status query: %w", err)

@@ -9,6 +9,7 @@ import (
 
 	"belay.run/internal/batch"
 	"belay.run/internal/run"
+	"belay.run/internal/tracing"
 )
 
 const (
@@ -79,6 +80,7 @@ func (p *batchPlan) part(in *batch.Input, ref batch.Ref, place, lane int) batch.
 
 // publishBatch makes the state of a batch searchable.
 func publishBatch(ctx workflow.Context, status run.Status) error {
+	tracing.Note(ctx, tracing.AttrStatus, string(status))
 	err := workflow.UpsertTypedSearchAttributes(ctx, temporal.NewSearchAttributeKeyKeyword(AttrStatus).ValueSet(string(status)))
 	if err != nil {
 		return fmt.Errorf("setting search attributes: %w", err)

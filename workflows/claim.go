@@ -12,6 +12,7 @@ import (
 	"belay.run/internal/dedup"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
+	"belay.run/internal/tracing"
 )
 
 // claim is what a run with a key knows of it. A nil claim is that of a run
@@ -102,7 +103,7 @@ func (p *pipeline) contend(ctx workflow.Context) *run.Cause {
 		if err != nil {
 			return unlessCancelled(err)
 		}
-		p.noteClaim(&res)
+		p.noteClaim(ctx, &res)
 		switch res.Answer {
 		case "":
 			if res.Unchecked == "" {
@@ -132,13 +133,25 @@ func (p *pipeline) contend(ctx workflow.Context) *run.Cause {
 }
 
 // noteClaim notes what a person should know about the claim.
-func (p *pipeline) noteClaim(res *activities.ClaimResult) {
+func (p *pipeline) noteClaim(ctx workflow.Context, res *activities.ClaimResult) {
+	tracing.Note(ctx, tracing.AttrDedup, decided(res))
 	if res.Unchecked != "" {
 		p.doc.Notes = append(p.doc.Notes, res.Unchecked)
 	}
 	if res.Mismatch && res.Answer != "" {
 		p.doc.Notes = append(p.doc.Notes, fmt.Sprintf("a duplicate of %s by its key, but with other inputs", nameOf(&res.Record.Owner)))
 	}
+}
+
+// decided is what was decided about the key, in a word.
+func decided(res *activities.ClaimResult) string {
+	switch {
+	case res.Unchecked != "":
+		return string(audit.Unchecked)
+	case res.Answer != "":
+		return string(res.Answer)
+	}
+	return string(res.Decision)
 }
 
 // rejection is the cause of a run that is refused.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -14,6 +15,7 @@ import (
 	"belay.run/internal/expr"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
+	"belay.run/internal/tracing"
 )
 
 // pipeline is the state of one run.
@@ -78,6 +80,7 @@ func newPipeline(ctx workflow.Context, in PipelineInput) (*pipeline, error) {
 			Tenant: in.Tenant, Project: in.Project, Status: run.Running, StartedAt: &now,
 		},
 	}
+	p.trace(ctx)
 	err := workflow.SetQueryHandler(ctx, StatusQuery, func() (*run.Document, error) { return p.document(), nil })
 	if err != nil {
 		return nil, fmt.Errorf("setting the status query: %w", err)
@@ -87,6 +90,13 @@ func newPipeline(ctx workflow.Context, in PipelineInput) (*pipeline, error) {
 		p.leaveOutFinally(ctx)
 	})
 	return p, nil
+}
+
+// trace says in the run's trace for whom it runs.
+func (p *pipeline) trace(ctx workflow.Context) {
+	tracing.Tell(ctx, strings.TrimSpace("run "+p.doc.Pipeline), &tracing.Scope{
+		Tenant: p.doc.Tenant, Project: p.doc.Project, Pipeline: p.doc.Pipeline, Run: p.doc.RunKey,
+	})
 }
 
 // freeze has the file made into the run's plan.
@@ -105,6 +115,7 @@ func (p *pipeline) freeze(ctx workflow.Context) *run.Cause {
 		return readOutcome("", nil, err).cause
 	}
 	p.doc.Pipeline, p.doc.Inputs = p.plan.Name, p.plan.Inputs
+	p.trace(ctx)
 	p.layOut()
 	if p.env, err = evaluate(p.plan.Env, p.scope(nil)); err != nil {
 		return &run.Cause{Trigger: run.TriggerInvalid, Message: err.Error()}
@@ -178,6 +189,9 @@ func (p *pipeline) close(ctx workflow.Context) (*run.Document, error) {
 		p.doc.Status, p.doc.Cause = p.failed.status, p.failed.cause
 	}
 	p.settleClaim(d)
+	if p.doc.DuplicateOf != "" {
+		tracing.Note(ctx, tracing.AttrDuplicateOf, p.doc.DuplicateOf)
+	}
 	now := workflow.Now(ctx)
 	p.doc.EndedAt = &now
 	p.describe(ctx)

@@ -10,6 +10,7 @@ import (
 	"belay.run/internal/measure"
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
+	"belay.run/internal/tracing"
 )
 
 // stage is the state of one stage's workflow.
@@ -112,6 +113,9 @@ func newStage(ctx workflow.Context, in StageInput) (*stage, error) {
 		queues:  map[string]string{},
 		flights: workflow.NewSemaphore(ctx, maxInFlight),
 	}
+	tracing.Tell(ctx, "stage "+node, &tracing.Scope{
+		Tenant: in.Tenant, Project: in.Project, Pipeline: in.Pipeline, Run: in.RunKey, Node: node,
+	})
 	s.layOut()
 	if err := workflow.SetQueryHandler(ctx, StatusQuery, func() (*run.Stage, error) { return &s.doc, nil }); err != nil {
 		return nil, fmt.Errorf("setting the status query: %w", err)
@@ -296,8 +300,10 @@ func (s *stage) close(ctx workflow.Context) (*run.Stage, error) {
 	return &s.doc, nil
 }
 
-// publish sets the search attribute by which runs and stages are found by state.
+// publish sets the search attribute by which runs and stages are found by state,
+// and says the same in the trace.
 func publish(ctx workflow.Context, status run.Status) {
+	tracing.Note(ctx, tracing.AttrStatus, string(status))
 	key := temporal.NewSearchAttributeKeyKeyword(AttrStatus)
 	if err := workflow.UpsertTypedSearchAttributes(ctx, key.ValueSet(string(status))); err != nil {
 		workflow.GetLogger(ctx).Warn("could not set the status search attribute", "error", err)

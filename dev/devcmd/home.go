@@ -8,24 +8,31 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
 
 	"belay.run/dev/ports"
 	"belay.run/dev/stack"
 	"belay.run/dev/tempdir"
 	"belay.run/internal/config"
 	"belay.run/internal/telemetry"
+	"belay.run/internal/tracing"
 	"belay.run/internal/workspace"
 )
+
+// traceFlush is how long the last spans have to reach their collector.
+const traceFlush = time.Second
 
 // boot is everything that is set up for one environment.
 type boot struct {
 	*stack.Stack
 
-	log  *logFile
-	http string       // where the worker answers, where it does
-	tmp  *tempdir.Dir // removed at the end, where there is one
+	log    *logFile
+	http   string // where the worker answers, where it does
+	traces *tracing.Tracing
+	tmp    *tempdir.Dir // removed at the end, where there is one
 }
 
 // start boots what the flags ask for. Ephemeral means that nothing of it is
@@ -79,9 +86,13 @@ func (b *boot) boot(ctx context.Context, f *flags, ephemeral bool, also console)
 	}
 	// It is one for the whole process; by default it would write to the terminal.
 	redis.SetLogger(telemetry.Redis(logger.Named("redis")))
+	warn := func(err error) { logger.Warn("traces cannot be delivered; this is said once", zap.Error(err)) }
+	if b.traces, err = tracing.Open(ctx, "belay-dev", warn); err != nil {
+		logger.Warn("no traces are recorded", zap.Error(err))
+	}
 	b.Stack, err = stack.Start(ctx, stack.Options{
 		IP: f.ip.String(), Port: f.port, UIPort: f.uiPort, RedisPort: f.redis, Headless: f.headless,
-		Data: f.data, RedisURL: f.redisURL, Worker: settings, Log: also.beside(logger),
+		Data: f.data, RedisURL: f.redisURL, Worker: settings, Log: also.beside(logger), Tracing: b.traces,
 	})
 	return err
 }
@@ -131,6 +142,7 @@ func (b *boot) stop(ctx context.Context) error {
 	if b.Stack != nil {
 		errs = append(errs, b.Stop(ctx))
 	}
+	b.traces.Close(traceFlush)
 	if b.log != nil {
 		errs = append(errs, b.log.Close())
 	}

@@ -50,6 +50,7 @@ func (b *boot) connection(ctx context.Context) (*cli.Connection, error) {
 	conn := &cli.Connection{
 		Temporal:  b.Temporal.Client(),
 		Namespace: b.Temporal.Namespace(),
+		Tracing:   b.traces,
 		Store:     func(context.Context) (store.Store, error) { return st, nil },
 		Logs:      func(context.Context) (*logs.Logs, error) { return l, nil },
 		Redis:     func() (redis.UniversalClient, error) { return rdb, nil },

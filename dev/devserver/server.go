@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"belay.run/internal/seal"
+	"belay.run/internal/tracing"
 )
 
 // Options say how a server runs. The zero value is one in memory on a free
@@ -193,6 +194,7 @@ func (s *Server) Dial(ctx context.Context, opts client.Options) (client.Client, 
 		opts.Logger = sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	}
 	s.codec.Apply(&opts)
+	opts.Interceptors = append(opts.Interceptors, tracing.Client())
 	c, err := client.DialContext(ctx, opts)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to Temporal at %s: %w", s.address, err)

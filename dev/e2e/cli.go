@@ -39,11 +39,12 @@ func (e *Env) CLITo(t *testing.T, out io.Writer, args ...string) Result {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*Patience)
 	defer cancel()
 	code := cli.Execute(ctx, cli.Options{
-		Name: "belay", Out: out, Err: &errOut, In: bytes.NewReader(nil),
+		Name: "belay", Out: out, Err: &errOut, In: bytes.NewReader(nil), Getenv: e.Getenv,
 		Connect: func(context.Context) (*cli.Connection, error) {
 			return &cli.Connection{
 				Temporal:  e.Temporal.Client(),
 				Namespace: e.Temporal.Namespace(),
+				Tracing:   e.tracing,
 				Store:     func(context.Context) (store.Store, error) { return e.Store, nil },
 				Logs:      func(context.Context) (*logs.Logs, error) { return e.Logs, nil },
 				Redis:     func() (redis.UniversalClient, error) { return e.redis, nil },

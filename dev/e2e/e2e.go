@@ -25,6 +25,7 @@ import (
 	"belay.run/internal/logs"
 	"belay.run/internal/store"
 	"belay.run/internal/testkit/need"
+	"belay.run/internal/tracing"
 	"belay.run/starter/runs"
 )
 
@@ -46,6 +47,9 @@ type Options struct {
 	// process.
 	Secrets string
 
+	// Tracing takes the spans of that worker and of commands.
+	Tracing *tracing.Tracing
+
 	// Settings are further settings of that worker, as flags.
 	Settings []string
 }
@@ -60,9 +64,13 @@ type Env struct {
 	Store store.Store
 	Logs  *logs.Logs
 
+	// Getenv is the environment of commands; nil is that of the process.
+	Getenv func(name string) string
+
 	// redis is for claims and their audit. Logs have a client of their own: who
 	// follows one holds a connection, and a crowd of commands would hold them all.
 	redis, logsRedis redis.UniversalClient
+	tracing          *tracing.Tracing
 }
 
 // Start boots an environment that ends with the test.
@@ -82,11 +90,11 @@ func start(ctx context.Context, opts Options) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	booted, err := stack.Start(ctx, stack.Options{Headless: true, Data: opts.Data, RedisURL: opts.RedisURL, Worker: settings})
+	booted, err := stack.Start(ctx, stack.Options{Headless: true, Data: opts.Data, RedisURL: opts.RedisURL, Worker: settings, Tracing: opts.Tracing})
 	if err != nil {
 		return nil, err
 	}
-	e := &Env{Stack: booted, Runs: runs.New(booted.Temporal.Client(), booted.Temporal.Namespace(), "")}
+	e := &Env{Stack: booted, tracing: opts.Tracing, Runs: runs.New(booted.Temporal.Client(), booted.Temporal.Namespace(), "")}
 	if err := e.open(ctx); err != nil {
 		return nil, errors.Join(err, e.stop(ctx))
 	}

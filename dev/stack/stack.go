@@ -22,6 +22,7 @@ import (
 	"belay.run/internal/config"
 	"belay.run/internal/seal"
 	"belay.run/internal/secret"
+	"belay.run/internal/tracing"
 )
 
 // Options say what is booted and where it listens. The zero value is a stack in
@@ -55,6 +56,9 @@ type Options struct {
 	// Log takes what the worker has to say, and the Temporal server at level
 	// error. Defaults to nothing.
 	Log *zap.Logger
+
+	// Tracing takes the spans of what the worker runs. Defaults to none.
+	Tracing *tracing.Tracing
 }
 
 // Stack is everything that was booted.
@@ -158,7 +162,7 @@ func (s *Stack) serve(ctx context.Context, server devserver.Options, opts Option
 	settings.LightSecrets = append(slices.Clone(settings.LightSecrets), secret.Grant{Tenant: secret.Any, Secret: secret.Any})
 	s.Settings = &settings
 	var err error
-	s.worker, err = startWorker(ctx, s.Temporal, &settings, opts.Log)
+	s.worker, err = startWorker(ctx, s.Temporal, &settings, &opts)
 	return err
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
-	"go.uber.org/zap"
 
 	"belay.run/activities"
 	"belay.run/dev/devserver"
@@ -28,8 +27,8 @@ type worker struct {
 
 // startWorker starts a worker on the server. The settings have what it needs to
 // know of Redis and the store.
-func startWorker(ctx context.Context, server *devserver.Server, settings *config.Config, log *zap.Logger) (*worker, error) {
-	log = telemetry.OrNop(log)
+func startWorker(ctx context.Context, server *devserver.Server, settings *config.Config, opts *Options) (*worker, error) {
+	log := telemetry.OrNop(opts.Log)
 	counts := metrics.New()
 	measured, err := counts.Temporal(log)
 	if err != nil {
@@ -49,6 +48,7 @@ func startWorker(ctx context.Context, server *devserver.Server, settings *config
 		Temporal: &config.Temporal{Client: c, Address: server.Address(), Namespace: server.Namespace()},
 		Metrics:  counts,
 		Logger:   log,
+		Tracing:  opts.Tracing,
 	})
 	if err == nil {
 		err = w.host.Start(ctx)

@@ -16,6 +16,7 @@ import (
 	"belay.run/internal/certs"
 	"belay.run/internal/seal"
 	"belay.run/internal/telemetry"
+	"belay.run/internal/tracing"
 )
 
 const apiKeyFileEnv = "BELAY_TEMPORAL_API_KEY_FILE"
@@ -50,6 +51,7 @@ func clientOptions(o TemporalOptions) (client.Options, error) {
 	opts.Identity = o.Identity
 	opts.WorkerHeartbeatInterval = o.WorkerHeartbeat
 	cmp.Or(o.Codec, new(seal.Codec)).Apply(&opts)
+	opts.Interceptors = append(opts.Interceptors, tracing.Client())
 	return opts, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"belay.run/internal/dedup"
@@ -51,6 +52,8 @@ type Config struct {
 	// for what is wrong with the executor itself; each task at debug level.
 	// Defaults to none.
 	Logger *zap.Logger
+	// Tracer makes a span of each task, in the trace of its origin. Nil: none.
+	Tracer trace.Tracer
 
 	// files and delays are for tests: how many tasks may run by the files that
 	// may be open, and how long goroutines wait for a CPU.

@@ -12,6 +12,7 @@ import (
 
 	"belay.run/internal/run"
 	"belay.run/internal/task"
+	"belay.run/internal/tracing"
 )
 
 const (
@@ -58,6 +59,7 @@ func (e *Executor) perform(it *item) (task.Result, error) {
 	ctx, cancel := context.WithTimeoutCause(it.ctx, it.timeout, errTimeout)
 	defer cancel()
 	e.begin(it, cancel)
+	ctx, span := e.trace(ctx, it, &origin)
 	out, err := e.call(task.NoteAgain(ctx, &it.again), it, origin)
 	r := task.Result{
 		ID: it.task.ID, Type: it.task.Type, Status: task.Succeeded, Output: out, Retried: it.repeated(),
@@ -66,6 +68,9 @@ func (e *Executor) perform(it *item) (task.Result, error) {
 	f := e.failure(ctx, it, err)
 	if f == nil && size(out) > maxOutput {
 		f = task.Failf(run.TriggerLimitExceeded, "its output has more than %d bytes", maxOutput)
+	}
+	if span != nil {
+		traceEnd(span, f)
 	}
 	if f == nil {
 		return r, nil
@@ -227,7 +232,7 @@ func fields(it *item) []zap.Field {
 	o := &it.task.Origin
 	return []zap.Field{
 		zap.String("tenant", o.Tenant), zap.String("project", o.Project), zap.String("pipeline", o.Pipeline),
-		zap.String("run", o.Run), zap.String("node", o.Node), zap.String("trace", o.TraceParent),
+		zap.String("run", o.Run), zap.String("node", o.Node), zap.String("trace_id", tracing.TraceID(o.TraceParent)),
 		zap.String("task", it.task.ID), zap.String("type", it.task.Type), zap.String("target", it.at),
 	}
 }

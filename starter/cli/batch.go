@@ -20,6 +20,7 @@ import (
 	"belay.run/internal/spec"
 	"belay.run/internal/store"
 	"belay.run/internal/task/types"
+	"belay.run/internal/tracing"
 )
 
 // batchFlags are those of `batch run`.
@@ -133,7 +134,7 @@ func (f *batchFlags) told() (*spec.Notify, error) {
 }
 
 // runBatch is the whole of `batch run`.
-func (a *app) runBatch(ctx context.Context, path string, f *batchFlags) error {
+func (a *app) runBatch(ctx context.Context, path string, f *batchFlags) (err error) {
 	notify, err := f.told()
 	if err != nil {
 		return err
@@ -172,6 +173,8 @@ func (a *app) runBatch(ctx context.Context, path string, f *batchFlags) error {
 	if early.Err() != nil {
 		return errors.Join(context.Cause(early), batch.Remove(ctx, st, input.Folder))
 	}
+	ctx, end := a.trace(ctx, conn, "belay batch run", &tracing.Scope{Tenant: f.tenant, Project: f.project})
+	defer func() { end(err) }()
 	return b.begin(ctx, input)
 }
 

@@ -34,6 +34,8 @@ type Options struct {
 	In  io.Reader
 	Out io.Writer
 	Err io.Writer
+	// Getenv reads a variable of the environment. Defaults to [os.Getenv].
+	Getenv func(name string) string
 	// Signals replaces the signals of the process.
 	Signals <-chan os.Signal
 }
@@ -140,6 +142,9 @@ func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 func (o Options) withDefaults() Options {
 	if o.Name == "" {
 		o.Name = filepath.Base(os.Args[0])
+	}
+	if o.Getenv == nil {
+		o.Getenv = os.Getenv
 	}
 	if o.In == nil {
 		o.In = os.Stdin

@@ -19,6 +19,7 @@ import (
 	"belay.run/internal/seal"
 	"belay.run/internal/secret"
 	"belay.run/internal/store"
+	"belay.run/internal/tracing"
 	"belay.run/starter/runs"
 )
 
@@ -46,6 +47,9 @@ type Connection struct {
 	// Redis is a client of the Redis that keeps claims and the audit, nil where
 	// none is configured. It is not connected yet. The field may be nil.
 	Redis func() (redis.UniversalClient, error)
+	// Tracing takes the spans of commands that start something; nil: none are
+	// recorded.
+	Tracing *tracing.Tracing
 	// Close ends what was opened; it may be nil.
 	Close func()
 }
@@ -66,7 +70,7 @@ func (c *Connection) runs() *runs.Client {
 func (a *app) connect(ctx context.Context) (*Connection, func(), error) {
 	open := a.Connect
 	if open == nil {
-		open = fromEnvironment
+		open = a.fromEnvironment
 	}
 	conn, err := open(ctx)
 	if err != nil {
@@ -81,7 +85,7 @@ func (a *app) connect(ctx context.Context) (*Connection, func(), error) {
 // fromEnvironment connects to what Temporal's environment configuration,
 // REDIS_URL and BELAY_STORE describe. Redis and the store are opened when asked
 // for.
-func fromEnvironment(ctx context.Context) (*Connection, error) {
+func (a *app) fromEnvironment(ctx context.Context) (*Connection, error) {
 	settings, err := config.FromEnvironment(os.LookupEnv)
 	if err != nil {
 		return nil, &ExitError{Code: ExitUsage, Err: err}
@@ -96,7 +100,7 @@ func fromEnvironment(ctx context.Context) (*Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lazy{settings: settings}
+	l, traces := &lazy{settings: settings}, a.openTracing(ctx)
 	return &Connection{
 		Temporal:  temporal,
 		Namespace: temporal.Namespace,
@@ -104,8 +108,10 @@ func fromEnvironment(ctx context.Context) (*Connection, error) {
 		Store:     l.openStore,
 		Logs:      l.openLogs,
 		Redis:     l.openRedis,
+		Tracing:   traces,
 		Close: func() {
 			l.close()
+			traces.Close(traceFlush)
 			temporal.Close()
 		},
 	}, nil

@@ -12,6 +12,7 @@ import (
 
 	"belay.run/internal/run"
 	"belay.run/internal/spec"
+	"belay.run/internal/tracing"
 	"belay.run/internal/tree"
 	"belay.run/starter/runs"
 	"belay.run/workflows"
@@ -74,7 +75,7 @@ func runCommand(a *app) *cobra.Command {
 }
 
 // run is the whole of `run`.
-func (a *app) run(ctx context.Context, path string, f *runFlags, named bool) error {
+func (a *app) run(ctx context.Context, path string, f *runFlags, named bool) (err error) {
 	sigs, stop := a.signals()
 	defer stop()
 	early, release, cancel := until(ctx, sigs)
@@ -99,10 +100,13 @@ func (a *app) run(ctx context.Context, path string, f *runFlags, named bool) err
 	}
 	// From here on a signal means the run, not the command.
 	release()
+	ctx, end := a.trace(ctx, conn, "belay run", &tracing.Scope{Tenant: f.tenant, Project: f.project, Pipeline: req.pipeline})
+	defer func() { end(err) }()
 	begun, err := req.start(ctx, conn.runs(), conn.Temporal)
 	if err != nil {
 		return err
 	}
+	traceRun(ctx, &begun)
 	s := started{app: a, conn: conn, runs: conn.runs(), begun: begun, json: *f.output == formatJSON}
 	if s.rejected {
 		return s.refused(req.refusal(&begun))

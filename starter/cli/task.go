@@ -16,6 +16,7 @@ import (
 	"belay.run/internal/run"
 	"belay.run/internal/task"
 	"belay.run/internal/task/types"
+	"belay.run/internal/tracing"
 )
 
 const (
@@ -210,7 +211,7 @@ func valueOf(text string, kind task.ParamKind) any {
 }
 
 // runTask is the whole of `task run`, once it is known what is to run.
-func (a *app) runTask(ctx context.Context, t task.Task, f *taskFlags) error {
+func (a *app) runTask(ctx context.Context, t task.Task, f *taskFlags) (err error) {
 	sigs, stop := a.signals()
 	defer stop()
 	early, release, cancel := until(ctx, sigs)
@@ -226,6 +227,8 @@ func (a *app) runTask(ctx context.Context, t task.Task, f *taskFlags) error {
 	if early.Err() != nil {
 		return context.Cause(early)
 	}
+	ctx, end := a.trace(ctx, conn, "belay task run", &tracing.Scope{Tenant: f.tenant, Project: f.project, Run: t.Origin.Run})
+	defer func() { end(err) }()
 	r := &taskRun{app: a, conn: conn, flags: f, task: t, sigs: sigs, id: t.Origin.Run}
 	return r.run(ctx)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
@@ -16,6 +17,7 @@ import (
 	"belay.run/internal/config"
 	"belay.run/internal/proc"
 	"belay.run/internal/telemetry"
+	"belay.run/internal/tracing"
 	"belay.run/internal/version"
 )
 
@@ -25,6 +27,9 @@ const (
 	exitFailed = 1 // could not go on, or did not end everything
 	exitUsage  = 2 // settings that are wrong
 )
+
+// traceFlush is how long the last spans have to reach their collector.
+const traceFlush = 5 * time.Second
 
 // Main is the worker as a program: it reads the settings from the arguments
 // and the environment, runs until SIGTERM or SIGINT and returns the exit code.
@@ -48,7 +53,15 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return complain(stderr, exitUsage, err)
 	}
 	redis.SetLogger(telemetry.Redis(log.Named("redis")))
-	if err := runUntilSignal(settings, log); err != nil {
+	traces, err := tracing.Open(context.Background(), "belay-worker", func(err error) {
+		log.Warn("traces cannot be delivered; this is said once", zap.Error(err))
+	})
+	if err != nil {
+		// Other programs may know what they say: nothing stops because of traces.
+		log.Warn("no traces are recorded", zap.Error(err))
+	}
+	defer traces.Close(traceFlush)
+	if err := runUntilSignal(settings, log, traces); err != nil {
 		log.Error("the worker ended with an error", zap.Error(err))
 		if _, wrong := errors.AsType[*config.SettingError](err); wrong {
 			return exitUsage
@@ -89,7 +102,7 @@ var (
 )
 
 // runUntilSignal runs a worker until it has drained or failed.
-func runUntilSignal(settings *config.Config, log *zap.Logger) error {
+func runUntilSignal(settings *config.Config, log *zap.Logger, traces *tracing.Tracing) error {
 	ctx, drain := context.WithCancelCause(context.Background())
 	hurry, now := context.WithCancelCause(context.Background())
 	defer drain(nil)
@@ -108,7 +121,7 @@ func runUntilSignal(settings *config.Config, log *zap.Logger) error {
 			}
 		}
 	}()
-	w, err := New(Config{Settings: settings, Logger: log})
+	w, err := New(Config{Settings: settings, Logger: log, Tracing: traces})
 	if err != nil {
 		return err
 	}

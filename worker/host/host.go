@@ -20,6 +20,7 @@ import (
 	"belay.run/internal/secret"
 	"belay.run/internal/store"
 	"belay.run/internal/telemetry"
+	"belay.run/internal/tracing"
 	"belay.run/internal/workspace"
 	"belay.run/worker/api"
 )
@@ -42,6 +43,9 @@ type Config struct {
 	Metrics *metrics.Metrics
 	// Logger takes what the worker has to say. Nil drops it.
 	Logger *zap.Logger
+
+	// Tracing takes the spans of what the worker runs. Nil: none are recorded.
+	Tracing *tracing.Tracing
 
 	// environ says how to find Temporal; nil is the process's environment.
 	environ []string

@@ -44,6 +44,9 @@ func (w *Worker) openLight() error {
 	w.deps.types = types.Builtin(types.Tools{Net: net, Secrets: w.deps.vault, Files: s.LightFiles})
 	open := func(limits executor.Limits, name string, observer executor.Observer) (*executor.Executor, error) {
 		cfg := executor.Config{Registry: w.deps.types, Limits: limits, Observer: observer, Logger: w.log.Named(name)}
+		if w.cfg.Tracing.On() {
+			cfg.Tracer = w.cfg.Tracing.Tracer()
+		}
 		if w.once.claims != nil {
 			cfg.Claims, cfg.Audit = w.once.claims, w.once.audit
 		}

@@ -3,7 +3,12 @@ package host
 import (
 	"time"
 
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
+
+	"belay.run/internal/batch"
+	"belay.run/internal/tracing"
+	"belay.run/workflows"
 )
 
 const (
@@ -44,6 +49,8 @@ func (w *Worker) baseOptions() worker.Options {
 		WorkerStopTimeout:            stopTimeout,
 		MaxHeartbeatThrottleInterval: 2 * time.Second,
 		OnFatalError:                 w.fail,
+		Interceptors: []interceptor.WorkerInterceptor{tracing.Worker(w.cfg.Tracing,
+			workflows.PipelineWorkflow, workflows.StageWorkflow, batch.Workflow, batch.PartWorkflow)},
 	}
 }
 

@@ -61,6 +61,8 @@ func (c call) do(ctx context.Context, t Tools, o task.Origin) (answer, error) {
 	}
 	a := answer{hidden: hidden}
 	began := t.Now()
+	end := c.trace(req)
+	defer func() { end(a.status) }()
 	resp, err := t.Net.Do(req, c.redirects, outbound.Private{
 		Header: c.auth.header,
 		Goes: func(to *url.URL) bool {

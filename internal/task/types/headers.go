@@ -12,6 +12,9 @@ import (
 	"belay.run/internal/version"
 )
 
+// headerTrace is the header of a W3C trace context.
+const headerTrace = "Traceparent"
+
 // ownHeaders are those that a request's other parts decide.
 var ownHeaders = []string{ // read only
 	"Connection", "Content-Length", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
@@ -76,7 +79,7 @@ func addContext(h http.Header, method string, o task.Origin) {
 	}
 	set("User-Agent", "belay/"+version.String())
 	if plain(o.TraceParent) {
-		set("Traceparent", o.TraceParent)
+		set(headerTrace, o.TraceParent)
 	}
 	if safeMethod(method) || o.IdempotencyKey == "" {
 		return
