@@ -89,7 +89,7 @@ func (a *attempt) settleClaim() {
 		return
 	}
 	if err := a.steps.Claims.settleStep(a.ctx, a.in.Claim, a.held, &a.res); err != nil {
-		a.steps.Logger.Info("the claim of a step is settled later", zap.String("node", a.in.Node), zap.Error(err))
+		a.steps.Logger.Info("the claim of a step is settled later", zap.String("run", a.key.runKey), zap.String("node", a.in.Node), zap.Int("attempt", a.number), zap.Error(err))
 	}
 }
 

@@ -63,7 +63,7 @@ func (c *Claims) restoreOpen(ctx context.Context, owner dedup.Owner) error {
 	if record == nil {
 		return nil
 	}
-	c.Logger.Info("putting a claim back that Redis has lost", zap.String("key", record.Key.Name), zap.String("run", owner.WorkflowID))
+	c.Logger.Info("putting a claim back that Redis has lost", zap.String("key", record.Key.Name), zap.String("run", owner.RunKey), zap.String("workflow", owner.WorkflowID))
 	if err := c.Claims.Renew(ctx, *record, 0); err != nil && !errors.Is(err, dedup.ErrNotOwner) {
 		return err
 	}

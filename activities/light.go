@@ -138,7 +138,7 @@ func (a *lightAttempt) kept(ctx context.Context, held *dedup.Record) error {
 	}
 	a.res.Claim = held
 	if err := a.light.cfg.Claims.settleStep(ctx, a.in.Claim, held, &a.res); err != nil {
-		a.light.cfg.Logger.Info("the claim of a step is settled later", zap.String("node", a.in.Node), zap.Error(err))
+		a.light.cfg.Logger.Info("the claim of a step is settled later", zap.String("run", held.Owner.RunKey), zap.String("node", a.in.Node), zap.Int("attempt", a.res.Attempt), zap.Error(err))
 	}
 	return nil
 }

@@ -101,7 +101,7 @@ func (n *Notifier) log(notice *Notice) {
 	for i := range notice.Resources {
 		r := &notice.Resources[i]
 		fields := []zap.Field{
-			zap.String("run", notice.Run), zap.String("run_key", notice.RunKey), zap.String("node", r.Node),
+			zap.String("run", notice.RunKey), zap.String("workflow", notice.Run), zap.String("node", r.Node),
 			zap.String("kind", r.Kind), zap.String("name", r.Name), zap.String("host", r.Host), zap.Int("attempts", r.Attempts),
 		}
 		if notice.Event == EventLeaked {

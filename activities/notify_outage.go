@@ -77,7 +77,7 @@ func (n *Notifier) told(ctx context.Context, in *NotifyInput, err error) error {
 	case err != nil:
 		if n.outages.failed(who, time.Now()) {
 			n.cfg.Logger.Warn("could not notify; the next line about it is when that goes well again",
-				zap.String("who", name), zap.String("run", in.Notice.Run), zap.Error(err))
+				zap.String("who", name), zap.String("run", in.Notice.RunKey), zap.String("workflow", in.Notice.Run), zap.Error(err))
 		}
 		return temporal.NewApplicationErrorWithOptions(err.Error(), string(run.TriggerDependencyUnavailable),
 			temporal.ApplicationErrorOptions{Category: temporal.ApplicationErrorCategoryBenign})

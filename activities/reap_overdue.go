@@ -105,7 +105,7 @@ func (r *Reaper) overdue(ctx context.Context, eager bool) ([]Overdue, error) {
 // sayOverdue tells those who read logs and metrics.
 func (r *Reaper) sayOverdue(c *clock) {
 	r.cfg.Logger.Warn("a run goes on long after its timeout, and all that may follow it, should have ended it",
-		zap.String("run", c.Owner.WorkflowID), zap.String("run_id", c.Owner.RunID), zap.String("run_key", c.Owner.RunKey),
+		zap.String("run", c.Owner.RunKey), zap.String("workflow", c.Owner.WorkflowID), zap.String("workflow_run", c.Owner.RunID),
 		zap.String("pipeline", c.Pipeline), zap.Time("deadline", c.Deadline))
 	if r.cfg.Overdue != nil {
 		r.cfg.Overdue()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"belay.run/dev/devserver"
 	"belay.run/dev/stack"
@@ -46,6 +47,9 @@ type Options struct {
 	// Secrets is a directory of secrets, a file each, for the worker in this
 	// process.
 	Secrets string
+
+	// Log takes what that worker says; nil drops it.
+	Log *zap.Logger
 
 	// Tracing takes the spans of that worker and of commands.
 	Tracing *tracing.Tracing
@@ -90,7 +94,7 @@ func start(ctx context.Context, opts Options) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	booted, err := stack.Start(ctx, stack.Options{Headless: true, Data: opts.Data, RedisURL: opts.RedisURL, Worker: settings, Tracing: opts.Tracing})
+	booted, err := stack.Start(ctx, stack.Options{Headless: true, Data: opts.Data, RedisURL: opts.RedisURL, Worker: settings, Tracing: opts.Tracing, Log: opts.Log})
 	if err != nil {
 		return nil, err
 	}

@@ -182,3 +182,10 @@ func (s *seen) Write(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// String is all that was written.
+func (s *seen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"belay.run/dev/e2e"
 	"belay.run/internal/run"
+	"belay.run/internal/telemetry"
 	"belay.run/internal/testkit/collector"
 	"belay.run/internal/tracing"
 )
@@ -27,6 +29,7 @@ const (
 const (
 	secretInput = "an-input-that-is-nobodys-business"
 	secretEnv   = "a-variable-that-is-nobodys-business"
+	secretToken = "s3cr3t-token" // in testdata/secrets
 )
 
 const tracedFile = `
@@ -34,10 +37,12 @@ version: 1
 name: traced
 inputs: {note: {type: string, default: ""}, url: {type: string, default: ""}, wait: {type: bool, default: false}}
 dedup: {key: "${{ inputs.url }}"}
+secrets: [TOKEN]
 stages:
   - name: build
     steps:
       - {name: compile, env: {HIDDEN: ` + secretEnv + `}, outputs: [parent], run: 'echo "parent=$TRACEPARENT" >> "$BELAY_OUTPUT"'}
+      - {name: leak, secrets: [TOKEN], on_failure: ignore, run: 'echo "$TOKEN"; echo "$TOKEN" >&2; exit 3'}
       - {name: ask, uses: http, with: {url: "${{ inputs.url }}/a/path?with=a-query"}}
       - {name: long, when: inputs.wait, run: sleep 600}
 `
@@ -50,7 +55,10 @@ func TestTraceOfARun(t *testing.T) {
 	c := collector.Start(t)
 	traces := c.Tracing(t)
 	t.Cleanup(func() { traces.Close(time.Minute) })
-	env := e2e.Start(t, e2e.Options{Tracing: traces})
+	said := &seen{there: make(chan struct{})}
+	log, err := telemetry.NewLogger(said, "debug", telemetry.FormatJSON)
+	require.NoError(t, err)
+	env := e2e.Start(t, e2e.Options{Tracing: traces, Log: log, Secrets: absolute("testdata/secrets")})
 	env.Getenv = func(name string) string { return map[string]string{tracing.EnvParent: outerParent}[name] }
 	var mu sync.Mutex
 	var heard []string
@@ -114,10 +122,30 @@ func TestTraceOfARun(t *testing.T) {
 		}
 	}
 	for _, sent := range c.Raw() {
-		for _, hidden := range []string{secretInput, secretEnv, "a/path", "a-query"} {
+		for _, hidden := range []string{secretInput, secretEnv, secretToken, "a/path", "a-query"} {
 			require.NotContains(t, string(sent), hidden)
 		}
 	}
+	requireLines(t, said.String(), outerTrace, first.RunID)
+}
+
+// requireLines holds that the worker's lines say for whom they are, and nothing
+// secret.
+func requireLines(t *testing.T, text, trace, runKey string) {
+	t.Helper()
+	for _, hidden := range []string{secretInput, secretEnv, secretToken} {
+		require.NotContains(t, text, hidden)
+	}
+	found := false
+	for line := range strings.Lines(text) {
+		var m map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &m), line)
+		if m["message"] == "light task ended" && m["trace_id"] == trace {
+			found = true
+			require.Equal(t, []any{"default", "traced", runKey, "build/ask"}, []any{m["tenant"], m["pipeline"], m["run"], m["node"]})
+		}
+	}
+	require.True(t, found, "the line of the task of the first run")
 }
 
 // named are the spans of a trace by name. Those of a run, a stage and a step are

@@ -26,15 +26,32 @@ const (
 // use whether or not w is. A line that w does not take is lost; standard error
 // is told of the first one only.
 func NewLogger(w io.Writer, level, format string) (*zap.Logger, error) {
+	log, _, err := NewAdjustable(w, level, format)
+	return log, err
+}
+
+// NewAdjustable is [NewLogger] with a level that may be changed while it logs.
+func NewAdjustable(w io.Writer, level, format string) (*zap.Logger, zap.AtomicLevel, error) {
+	adjustable := zap.NewAtomicLevel()
 	lvl, err := parseLevel(level)
 	if err != nil {
-		return nil, err
+		return nil, adjustable, err
 	}
 	enc, err := newEncoder(format)
 	if err != nil {
-		return nil, err
+		return nil, adjustable, err
 	}
-	return newLogger(zapcore.NewCore(enc, zapcore.Lock(zapcore.AddSync(w)), lvl), os.Stderr), nil
+	adjustable.SetLevel(lvl)
+	return newLogger(zapcore.NewCore(enc, zapcore.Lock(zapcore.AddSync(w)), adjustable), os.Stderr), adjustable, nil
+}
+
+// Quiet returns log with nothing below a warning, save while log is at level debug:
+// for a library that has much to say, which is for those who look for a reason.
+func Quiet(log *zap.Logger) *zap.Logger {
+	core := log.Core()
+	return log.WithOptions(zap.IncreaseLevel(zap.LevelEnablerFunc(func(l zapcore.Level) bool {
+		return core.Enabled(l) && (l >= zapcore.WarnLevel || core.Enabled(zapcore.DebugLevel))
+	})))
 }
 
 // newLogger is a logger whose own faults go to errs.

@@ -116,4 +116,29 @@ func TestTemporal(t *testing.T) {
 		t.Parallel()
 		require.NotPanics(t, func() { telemetry.Temporal(nil).Error("nobody reads this") })
 	})
+
+	t.Run("KeysAsInBelaysOwnLines", func(t *testing.T) {
+		t.Parallel()
+		out := lines(t, func(l sdklog.Logger) { l.Info("x", "WorkflowID", "w", "Attempt", 2, "ActivityType", "Plan") })
+		require.Equal(t, "w", out[0]["workflow"])
+		require.InEpsilon(t, 2, out[0]["attempt"], 0)
+		require.Equal(t, "Plan", out[0]["activity_type"])
+	})
+}
+
+// TestQuietFollowsTheLevel holds that a library says more when a person asks for it
+// while the program runs, and no more than others at any time.
+func TestQuietFollowsTheLevel(t *testing.T) {
+	t.Parallel()
+	log, level, err := telemetry.NewAdjustable(io.Discard, "info", telemetry.FormatJSON)
+	require.NoError(t, err)
+	core := telemetry.Quiet(log).Core()
+	says := func() []bool {
+		return []bool{core.Enabled(zap.DebugLevel), core.Enabled(zap.InfoLevel), core.Enabled(zap.WarnLevel), core.Enabled(zap.ErrorLevel)}
+	}
+	require.Equal(t, []bool{false, false, true, true}, says())
+	level.SetLevel(zap.DebugLevel)
+	require.Equal(t, []bool{true, true, true, true}, says())
+	level.SetLevel(zap.ErrorLevel)
+	require.Equal(t, []bool{false, false, false, true}, says())
 }

@@ -33,6 +33,33 @@ func (t temporalLogger) With(keyvals ...any) log.Logger {
 	return temporalLogger{zap: t.zap.With(fields(keyvals)...)}
 }
 
+// ours is a key of the SDK as Belay's own lines have it.
+func ours(key string) string {
+	switch key {
+	case "WorkflowID":
+		return "workflow"
+	case "RunID":
+		return "workflow_run"
+	case "Attempt":
+		return "attempt"
+	case "Error":
+		return "error"
+	case "Namespace":
+		return "namespace"
+	case "TaskQueue":
+		return "queue"
+	case "WorkerID":
+		return "worker"
+	case "WorkflowType":
+		return "workflow_type"
+	case "ActivityType":
+		return "activity_type"
+	case "ActivityID":
+		return "activity"
+	}
+	return key
+}
+
 // fields pairs keys with values. A key that is no string is printed as one, and
 // a key without a value keeps its place: a log line is never the thing that
 // fails.
@@ -43,6 +70,7 @@ func fields(keyvals []any) []zap.Field {
 		if !ok {
 			key = fmt.Sprint(keyvals[i])
 		}
+		key = ours(key)
 		if i+1 == len(keyvals) {
 			out = append(out, zap.String(key, "(no value)"))
 			break

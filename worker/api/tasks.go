@@ -16,6 +16,7 @@ import (
 
 	"belay.run/internal/batch"
 	"belay.run/internal/task"
+	"belay.run/internal/tracing"
 )
 
 const (
@@ -58,7 +59,7 @@ func (a *API) runTask(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err != nil {
 		return err
 	}
-	a.log.Debug("task of a request ended", zap.String("id", t.ID), zap.String("node", t.Origin.Node), zap.String("status", string(res.Status)))
+	a.log.Debug("task of a request ended", zap.String("task", t.ID), zap.String("tenant", t.Origin.Tenant), zap.String("node", t.Origin.Node), zap.String("trace_id", tracing.TraceID(t.Origin.TraceParent)), zap.String("status", string(res.Status)))
 	switch res.Status {
 	case task.Skipped:
 		if ctx.Err() != nil {

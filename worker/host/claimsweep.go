@@ -134,7 +134,7 @@ func (s *claimSweep) end(ctx context.Context, r *dedup.Record, answer liveness.A
 	}
 	s.swept(state)
 	s.log.Info("ended a claim whose owner is dead", zap.String("key", r.Key.String()),
-		zap.String("owner", r.Owner.WorkflowID), zap.String("node", r.Owner.Node), zap.String("state", string(state)), zap.String("why", why))
+		zap.String("run", r.Owner.RunKey), zap.String("workflow", r.Owner.WorkflowID), zap.String("node", r.Owner.Node), zap.String("state", string(state)), zap.String("why", why))
 	// It has been logged where it cannot be written, and the claim is ended.
 	_ = s.audit.Write(ctx, audit.Entry{
 		Tenant: r.Key.Tenant, Project: r.Key.Project, Pipeline: pipelineOf(r), Key: r.Key.Name, Node: r.Owner.Node,

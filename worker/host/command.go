@@ -48,10 +48,11 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if err := proc.Harden(); err != nil {
 		return complain(stderr, exitFailed, err)
 	}
-	log, err := telemetry.NewLogger(stderr, settings.LogLevel, settings.LogFormat)
+	log, level, err := telemetry.NewAdjustable(stderr, settings.LogLevel, settings.LogFormat)
 	if err != nil {
 		return complain(stderr, exitUsage, err)
 	}
+	defer onUSR1(level, log)()
 	redis.SetLogger(telemetry.Redis(log.Named("redis")))
 	traces, err := tracing.Open(context.Background(), "belay-worker", func(err error) {
 		log.Warn("traces cannot be delivered; this is said once", zap.Error(err))
@@ -69,6 +70,18 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	return exitOK
+}
+
+// onUSR1 has the level of the log switch with each SIGUSR1, until the returned
+// function is called.
+func onUSR1(level zap.AtomicLevel, log *zap.Logger) (stop func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR1)
+	end := background(func(ctx context.Context) { switchLevel(ctx, signals, level, log) })
+	return func() {
+		signal.Stop(signals)
+		_ = end() // it only ends
+	}
 }
 
 const helpText = `Runs stages and their steps on this machine. SIGTERM or Ctrl-C lets the stages

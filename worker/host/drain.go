@@ -145,7 +145,7 @@ func (d *drain) cancel(ctx context.Context, b workspace.Binding, s *drained) {
 	err := d.stages.cancel(ctx, b, fmt.Sprintf("worker %s stops and the stage did not end within %s", d.stages.by, d.timeout))
 	if err != nil {
 		if s.lastErr != err.Error() {
-			d.log.Warn("could not cancel a stage", zap.String("node", b.Node), zap.Error(err))
+			d.log.Warn("could not cancel a stage", zap.String("run", b.RunKey), zap.String("node", b.Node), zap.Error(err))
 		}
 		s.lastErr = err.Error()
 		return

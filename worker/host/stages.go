@@ -164,7 +164,7 @@ func (s *stages) settleWorkspaces(ctx context.Context, were []workspace.Binding)
 			continue
 		}
 		if err := activities.SettleWorkspace(ctx, s.resources, b.RunKey, b.Node); err != nil {
-			s.log.Debug("could not write down that a workspace is given back", zap.String("node", b.Node), zap.Error(err))
+			s.log.Debug("could not write down that a workspace is given back", zap.String("run", b.RunKey), zap.String("node", b.Node), zap.Error(err))
 		}
 	}
 }

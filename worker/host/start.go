@@ -23,6 +23,7 @@ import (
 	"belay.run/internal/secret"
 	"belay.run/internal/store"
 	"belay.run/internal/task"
+	"belay.run/internal/telemetry"
 )
 
 const (
@@ -183,11 +184,7 @@ func (w *Worker) connectTemporal(ctx context.Context) error {
 // sdkLog is the log of Temporal's SDK. It has much to say about starting and
 // stopping, which is for those who look for a reason.
 func (w *Worker) sdkLog() *zap.Logger {
-	log := w.log.Named("temporal")
-	if log.Core().Enabled(zap.DebugLevel) {
-		return log
-	}
-	return log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
+	return telemetry.Quiet(w.log.Named("temporal"))
 }
 
 func (w *Worker) connectRedis(ctx context.Context) error {
