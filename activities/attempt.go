@@ -113,7 +113,7 @@ func (s *Steps) attempt(ctx context.Context, in StepInput, do func(*attempt) err
 	done := make(chan struct{})
 	var touch sync.WaitGroup
 	touch.Go(func() { a.keepInTouch(ctx, done) })
-	err := do(a) //nolint:contextcheck // its own context outlives the activity's
+	err := do(a) // in its own context, which outlives the activity's
 	if err == nil {
 		a.settleClaim()
 	} else {

@@ -168,7 +168,8 @@ func TestStageThatLosesWhatItHoldsHasItsStepsEnded(t *testing.T) {
 	ready := filepath.Join(t.TempDir(), "ready")
 	ran, running := make(chan error, 1), h.aside()
 	go func() {
-		_, err := running.run(t, running.input(`echo "$BELAY_LOCK_TOKEN_L" > "`+ready+`"; sleep 600`, under(number)))
+		_, err := running.env.ExecuteActivity(running.steps.RunStep,
+			running.input(`echo "$BELAY_LOCK_TOKEN_L" > "`+ready+`"; sleep 600`, under(number)))
 		ran <- err
 	}()
 	require.Eventually(t, func() bool {

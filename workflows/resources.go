@@ -79,11 +79,11 @@ func (p *place) givingOptions(ctx workflow.Context, queue string, within time.Du
 const lastTry = 3 * time.Second
 
 // releaseUntil tries to release until all of it is, or the waits are over, or
-// within is. Shown is told of the entries after each try. It returns what is left,
-// which has leaked; an error says that nobody could be asked.
+// within is. Shown is told of the entries after each try, and in the end of what is
+// left, which has leaked; an error says that nobody could be asked.
 func (p *place) releaseUntil(ctx workflow.Context, in activities.ReleaseInput, within time.Duration,
 	shown func([]resource.Entry),
-) ([]resource.Entry, error) {
+) error {
 	end := workflow.Now(ctx).Add(within)
 	waits := releaseWaits(len(in.Entries) > 0)
 	next := func(i int) time.Duration { return waits[i] }
@@ -95,7 +95,7 @@ func (p *place) releaseUntil(ctx workflow.Context, in activities.ReleaseInput, w
 	for i, wait := range waits {
 		if wait > 0 {
 			if err := workflow.Sleep(ctx, wait); err != nil {
-				return in.Entries, err
+				return err
 			}
 		}
 		in.Last = i == len(waits)-1 || workflow.Now(ctx).Add(next(i)).After(end)
@@ -104,7 +104,7 @@ func (p *place) releaseUntil(ctx workflow.Context, in activities.ReleaseInput, w
 			in.Entries = res.Entries
 			shown(res.Entries)
 			if len(res.Left()) == 0 {
-				return nil, nil
+				return nil
 			}
 			if p.gone && !in.Last && onlyThere(res.Left()) {
 				in.Last = true
@@ -125,7 +125,7 @@ func (p *place) releaseUntil(ctx workflow.Context, in activities.ReleaseInput, w
 		}
 	}
 	shown(left)
-	return left, failed
+	return failed
 }
 
 // plainly says in words for people why an activity that was to give something back
@@ -183,7 +183,7 @@ func (s *stage) giveBack(ctx workflow.Context, st *spec.Step, doc *run.Step, out
 	s.releasing++
 	workflow.Go(d, func(d workflow.Context) {
 		defer func() { s.releasing-- }()
-		_, err := at.releaseUntil(d, in, s.in.ReleaseTimeout, func(entries []resource.Entry) { showIn(&doc.Resources, entries) })
+		err := at.releaseUntil(d, in, s.in.ReleaseTimeout, func(entries []resource.Entry) { showIn(&doc.Resources, entries) })
 		if err != nil {
 			s.doc.Notes = append(s.doc.Notes, fmt.Sprintf("%s: nobody could be asked to give back what it held: %s", doc.Node, plainly(err)))
 		}

@@ -200,7 +200,7 @@ func (s *stage) giveResources(ctx workflow.Context) {
 	defer func() { s.doc.WaitingFor = nil }()
 	at := &place{queue: s.host.Queue, label: s.label, gone: s.hostLost}
 	in := activities.ReleaseInput{RunKey: s.in.RunKey, Node: s.doc.Node, Stage: true, Declared: s.stageMayHold()}
-	_, err := at.releaseUntil(d, in, s.in.ReleaseTimeout, func(entries []resource.Entry) { showIn(&s.doc.Resources, entries) })
+	err := at.releaseUntil(d, in, s.in.ReleaseTimeout, func(entries []resource.Entry) { showIn(&s.doc.Resources, entries) })
 	why := ""
 	if err != nil {
 		why = plainly(err)

@@ -203,7 +203,7 @@ func TestResourcesOfStages(t *testing.T) {
 		t.Parallel()
 		b, k := setupKeeper(t, stage("s", []spec.Step{step("a")}, holdsAll, func(s *spec.Stage) { s.OnWorkerLost = spec.LostRerun }))
 		ran := 0
-		b.world.steps["a"] = func(ctx context.Context, in activities.StepInput) (*activities.StepResult, error) {
+		b.world.steps["a"] = func(ctx context.Context, _ activities.StepInput) (*activities.StepResult, error) {
 			if ran++; ran > 1 {
 				return &activities.StepResult{Attempt: 1}, nil
 			}
