@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -154,18 +155,28 @@ func (a *Asker) describeAll(ctx context.Context, id, runID string) (*workflowser
 // treeOpen reports whether a stage of the run is still open.
 func (a *Asker) treeOpen(ctx context.Context, owner dedup.Owner) (bool, error) {
 	resp, err := a.client.WorkflowService().ListWorkflowExecutions(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: a.namespace, PageSize: 1,
+		Namespace: a.namespace, PageSize: few,
 		Query: "ExecutionStatus = 'Running' AND " + stagesOf(owner),
 	})
 	if err != nil {
 		return false, fmt.Errorf("looking for open stages of run %s: %w", owner.WorkflowID, err)
 	}
-	return len(resp.GetExecutions()) > 0, nil
+	// What there is more of may be the run's.
+	return len(resp.GetNextPageToken()) > 0 || len(ofRun(owner, resp.GetExecutions())) > 0, nil
+}
+
+// ofRun leaves of workflows those that a run started, as far as the server says who
+// started them: an id may begin as those of the run's stages do and be another's.
+func ofRun(owner dedup.Owner, found []*workflowpb.WorkflowExecutionInfo) []*workflowpb.WorkflowExecutionInfo {
+	return slices.DeleteFunc(found, func(info *workflowpb.WorkflowExecutionInfo) bool {
+		parent := info.GetParentExecution().GetWorkflowId()
+		return parent != "" && parent != owner.WorkflowID
+	})
 }
 
 // stagesOf is the condition by which Temporal finds the stages of a
-// run. Their ids begin with the run's id and its key; what is no stage may have such
-// an id too, and is another's.
+// run, and perhaps some of another, which [ofRun] leaves out. Their ids begin with
+// the run's id and its key.
 func stagesOf(owner dedup.Owner) string {
 	return "WorkflowType = 'Stage' AND WorkflowId STARTS_WITH " + quote(run.ChildID(owner.WorkflowID, owner.RunKey, ""))
 }

@@ -11,8 +11,12 @@ import (
 	"belay.run/internal/run"
 )
 
-// page is how many stages of a run are read at once.
-const page = 1000
+const (
+	// page is how many stages of a run are read at once.
+	page = 1000
+	// few are enough to find one that is open.
+	few = 10
+)
 
 // Tree is what Temporal knows of a run and of its stages.
 type Tree struct {
@@ -76,7 +80,7 @@ func (a *Asker) Tree(ctx context.Context, owner dedup.Owner) (*Tree, error) {
 		if err != nil {
 			return nil, fmt.Errorf("looking for the stages of run %s: %w", owner.WorkflowID, err)
 		}
-		tree.Stages = append(tree.Stages, resp.GetExecutions()...)
+		tree.Stages = append(tree.Stages, ofRun(owner, resp.GetExecutions())...)
 		if query.NextPageToken = resp.GetNextPageToken(); len(query.NextPageToken) == 0 {
 			return tree, nil
 		}
