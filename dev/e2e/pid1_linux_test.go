@@ -156,21 +156,19 @@ func TestOrdinaryUser(t *testing.T) {
 		require.Eventually(t, func() bool { return len(sleeping(t, mark)) == 5 }, e2e.Patience, 20*time.Millisecond, "the step does not run")
 		return r
 	}
-	t.Run("Cancel", func(t *testing.T) {
-		mark := seconds(381)
-		r := start(mark)
-		user, err := os.ReadFile(filepath.Join(dir, "out", "user"))
-		require.NoError(t, err)
-		require.Equal(t, "65534\n", string(user))
-		got := env.CLI(t, "cancel", r.String(), "--wait")
-		requireGone(t, mark)
-		require.Equal(t, 0, got.Code, got.Stdout+got.Stderr)
-	})
-	t.Run("Kill", func(t *testing.T) {
-		mark := seconds(382)
-		r := start(mark)
-		w.Kill()
-		require.Eventually(t, func() bool { return len(marked(t, mark)) == 0 }, e2e.Patience, 20*time.Millisecond)
-		require.Equal(t, run.TriggerWorkerLost, r.Wait().Cause.Trigger)
-	})
+
+	mark := seconds(381)
+	r := start(mark)
+	user, err := os.ReadFile(filepath.Join(dir, "out", "user"))
+	require.NoError(t, err)
+	require.Equal(t, "65534\n", string(user))
+	got := env.CLI(t, "cancel", r.String(), "--wait")
+	requireGone(t, mark)
+	require.Equal(t, 0, got.Code, got.Stdout+got.Stderr)
+
+	mark = seconds(382)
+	r = start(mark)
+	w.Kill()
+	require.Eventually(t, func() bool { return len(marked(t, mark)) == 0 }, e2e.Patience, 20*time.Millisecond)
+	require.Equal(t, run.TriggerWorkerLost, r.Wait().Cause.Trigger)
 }
