@@ -114,7 +114,7 @@ func (p *pass) expire(ctx workflow.Context) {
 		var reaper *activities.Reaper
 		var res retention.Result
 		if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, expireOptions()), reaper.Expire).Get(ctx, &res); err != nil {
-			p.res.Notes = append(p.res.Notes, fmt.Sprintf("not all that is too old could be removed: %s", reason(err)))
+			p.res.Notes = append(p.res.Notes, "not all that is too old could be removed: "+reason(err))
 			return
 		}
 		p.res.Expired = &res

@@ -88,7 +88,7 @@ func TestKustomizations(t *testing.T) {
 			named = append(named, r)
 		}
 		for _, p := range k.Patches {
-			require.True(t, (p.Path == "") != (p.Patch == ""), dir)
+			require.NotEqual(t, p.Path == "", p.Patch == "", dir)
 			if p.Path != "" {
 				named = append(named, p.Path)
 			}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -74,18 +75,16 @@ func (d *doctor) temporalSkew(ctx context.Context) (time.Duration, error) {
 	me := clockQueue + "/" + uuid.NewString()
 	queue := &taskqueuepb.TaskQueue{Name: me, Kind: enumspb.TASK_QUEUE_KIND_STICKY, NormalName: clockQueue}
 	ctx, cancel := context.WithTimeout(ctx, clockPoll)
-	polled := make(chan error, 1)
+	var refused error
+	polled := make(chan struct{})
 	sent := d.cfg.Now()
 	go func() {
-		_, err := service.PollWorkflowTaskQueue(ctx, &workflowservice.PollWorkflowTaskQueueRequest{Namespace: namespace, TaskQueue: queue, Identity: me})
-		polled <- err
+		defer close(polled)
+		_, refused = service.PollWorkflowTaskQueue(ctx, &workflowservice.PollWorkflowTaskQueueRequest{Namespace: namespace, TaskQueue: queue, Identity: me})
 	}()
-	over := false
 	defer func() {
 		cancel()
-		if !over {
-			_ = <-polled // that it was cancelled is no news
-		}
+		<-polled
 	}()
 	tick := time.NewTicker(clockLook)
 	defer tick.Stop()
@@ -102,12 +101,8 @@ func (d *doctor) temporalSkew(ctx context.Context) (time.Duration, error) {
 			}
 		}
 		select {
-		case err := <-polled:
-			over = true
-			if err == nil {
-				err = errNotAsked
-			}
-			return 0, fmt.Errorf("it did not tell its time: %w", err)
+		case <-polled:
+			return 0, fmt.Errorf("it did not tell its time: %w", cmp.Or(refused, errNotAsked))
 		case <-ctx.Done():
 			return 0, fmt.Errorf("it did not tell its time: %w", ctx.Err())
 		case <-tick.C:
