@@ -109,7 +109,7 @@ func (a *app) fromEnvironment(ctx context.Context) (*Connection, error) {
 		Logs:      l.openLogs,
 		Redis:     l.openRedis,
 		Tracing:   traces,
-		Close: func() {
+		Close: func() { //nolint:contextcheck // what is open outlives what the command waits for
 			l.close()
 			traces.Close(traceFlush)
 			temporal.Close()

@@ -34,8 +34,8 @@ func (a *app) openTracing(ctx context.Context) *tracing.Tracing {
 // whoever ran the command. The returned function ends it with the command's error.
 func (a *app) trace(ctx context.Context, conn *Connection, name string, s *tracing.Scope) (context.Context, func(error)) {
 	ctx = tracing.WithParent(ctx, a.Getenv(tracing.EnvParent), a.Getenv(tracing.EnvState))
-	ctx, span := conn.Tracing.Tracer().Start(ctx, name, trace.WithAttributes(s.Attributes()...))
-	return ctx, func(err error) {
+	ctx, span := conn.Tracing.Tracer().Start(ctx, name, trace.WithAttributes(s.Attributes()...)) //nolint:spancheck // the returned function ends it
+	return ctx, func(err error) {                                                                //nolint:spancheck // as above
 		if err != nil {
 			code := exitError(err).Code
 			span.SetAttributes(attribute.Int("belay.exit_code", code))

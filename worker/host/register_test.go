@@ -66,7 +66,7 @@ func TestRegistered(t *testing.T) {
 		"SettleChunks", "SettleRun", "SettleStep", "SlotOwners", "Supersede", "SupersedeSlots", "TellHosts",
 	}, workflows.activities)
 	require.Equal(t, []string{"Bind", "ReleaseResources"}, steps.activities)
-	require.Equal(t, []string{"End", "Prepare", "Release", "ReleaseResources", "RunLight", "RunStep", "RunTask", "SaveArtifacts", "StartServices"}, host.activities)
+	require.Equal(t, []string{"End", "KeepResources", "Prepare", "Release", "ReleaseResources", "RunLight", "RunStep", "RunTask", "SaveArtifacts", "StartServices", "TakeResources"}, host.activities)
 	require.Equal(t, []string{"ReleaseResources", "RunLight", "RunTask"}, light.activities)
 	require.Equal(t, []string{"RunChunk", "SettleChunks"}, batch.activities)
 	for _, r := range []registry{steps, host, light, batch} {
