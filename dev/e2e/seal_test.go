@@ -158,12 +158,17 @@ func TestKeysAreReplaced(t *testing.T) {
 		require.True(t, t.Run("Keys "+list, func(t *testing.T) { f(t, sealing(t, data, keys, list)) }))
 	}
 	with("", func(t *testing.T, env *e2e.Env) {
+		t.Helper()
 		before = env.Run(t, talkative, in).Wait()
 		found, _ := readable(t, bare(t, env))
 		require.NotEmpty(t, found, "without keys nothing is hidden")
 	})
-	with("one=ONE", func(t *testing.T, env *e2e.Env) { old = env.Run(t, talkative, in).Wait() })
+	with("one=ONE", func(t *testing.T, env *e2e.Env) {
+		t.Helper()
+		old = env.Run(t, talkative, in).Wait()
+	})
 	with("two=TWO,one=ONE", func(t *testing.T, env *e2e.Env) {
+		t.Helper()
 		fresh = env.Run(t, talkative, in).Wait()
 		for _, doc := range []*run.Document{before, old, fresh} {
 			again := env.Follow(t, runs.Ref{ID: doc.ID, RunID: doc.RunID}).Document()
@@ -172,6 +177,7 @@ func TestKeysAreReplaced(t *testing.T) {
 		}
 	})
 	with("two=TWO", func(t *testing.T, env *e2e.Env) {
+		t.Helper()
 		for _, doc := range []*run.Document{before, fresh} {
 			require.Equal(t, telltale, env.Follow(t, runs.Ref{ID: doc.ID, RunID: doc.RunID}).Document().Inputs["account"])
 		}

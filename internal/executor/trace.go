@@ -20,12 +20,12 @@ func (e *Executor) trace(ctx context.Context, it *item, o *task.Origin) (context
 		return ctx, nil
 	}
 	scope := tracing.Scope{Tenant: o.Tenant, Project: o.Project, Pipeline: o.Pipeline, Run: o.Run, Node: o.Node}
-	ctx, span := e.config.Tracer.Start(tracing.WithParent(ctx, o.TraceParent, ""), "task "+it.task.Type,
+	ctx, span := e.config.Tracer.Start(tracing.WithParent(ctx, o.TraceParent, ""), "task "+it.task.Type, //nolint:spancheck // traceEnd ends it
 		trace.WithAttributes(append(scope.Attributes(),
 			attribute.String("belay.task", it.task.ID), attribute.String("belay.target", it.at),
 			attribute.Int64("belay.waited_ms", it.began.Sub(it.queued).Milliseconds()))...))
 	o.TraceParent, _ = tracing.Parent(ctx)
-	return ctx, span //nolint:spancheck // traceEnd ends it
+	return ctx, span //nolint:spancheck // as above
 }
 
 // traceEnd ends the span of a task that came to f, nil if it succeeded.
