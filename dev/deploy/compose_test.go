@@ -233,5 +233,5 @@ func TestDynamicConfig(t *testing.T) {
 	loaded := dynamicconfig.LoadYamlFile([]byte(read(t, "deploy/compose/dynamicconfig.yaml")))
 	require.Empty(t, loaded.Errors)
 	require.Empty(t, loaded.Warnings, "the server knows every key")
-	require.Len(t, slices.Collect(maps.Keys(loaded.Map)), 3)
+	require.Len(t, slices.Collect(maps.Keys(loaded.Map)), 4)
 }
