@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -96,7 +97,7 @@ func TestBatchWhoseStoreIsFull(t *testing.T) {
 			smallDisk(t, dir)
 			env := e2e.Start(t, e2e.Options{Data: data})
 			x, out := newTallied(t), filepath.Join(t.TempDir(), "results.jsonl")
-			f := runBatch(t, env, x.tasks(t, n, ""), "--out", out, "--rate", "100")
+			f := runBatch(t, env, x.tasks(t, n, ""), "--out", out, "--rate", "50")
 			f.reaches(t, env, n/10)
 			restore := spoil(t, dir)
 			f.waits(t, env, "the store")
@@ -110,17 +111,41 @@ func TestBatchWhoseStoreIsFull(t *testing.T) {
 	}
 }
 
-// fill leaves no byte of the disk under a directory.
+// fill leaves no byte of the disk under a directory, also of what others free
+// there, until it is restored.
 func fill(t *testing.T, dir string) func() {
 	t.Helper()
 	path := filepath.Join(dir, "ballast")
 	f, err := os.Create(path)
 	require.NoError(t, err)
-	for size := 1 << 20; size > 0; size /= 2 {
-		for err = nil; err == nil; {
-			_, err = f.Write(make([]byte, size))
+	top := func() {
+		for size := 1 << 20; size > 0; size /= 2 {
+			for err := error(nil); err == nil; {
+				_, err = f.Write(make([]byte, size))
+			}
 		}
 	}
-	require.NoError(t, f.Close())
-	return func() { require.NoError(t, os.Remove(path)) }
+	top()
+	stop := make(chan struct{})
+	var filling sync.WaitGroup
+	filling.Go(func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				top()
+			case <-stop:
+				return
+			}
+		}
+	})
+	restore := sync.OnceFunc(func() {
+		close(stop)
+		filling.Wait()
+		require.NoError(t, f.Close())
+		require.NoError(t, os.Remove(path))
+	})
+	t.Cleanup(restore)
+	return restore
 }
